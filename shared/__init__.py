@@ -1,0 +1,1 @@
+"""The core of Signalbox: definitions, compiler and runtime. See README.md in this folder."""

@@ -1,0 +1,192 @@
+"""The tree of errors. Each knows what it means to the caller or, for a failed attempt, to the retry cascade.
+
+SignalboxError
+├── DefinitionError            a workflow file is refused; carries every finding
+├── RequestRefused             a request is refused; carries an HTTP status and a stable code
+│   ├── InvalidRequest   400   ├── Unauthenticated 401   ├── Forbidden 403   ├── NotFound 404
+│   ├── MethodNotAllowed 405   └── Conflict        409
+├── StoreConflict              a conditional write lost; re-read and decide again
+└── StepFailure                an attempt failed; carries its class, from which the cascade decides
+    ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
+    └── BudgetExceeded  ├── Rejected  ├── UnknownOutcome  ├── PolicyViolation
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from shared.ports import Usage
+
+ErrorClass = Literal[
+    "timeout",
+    "rate_limit",
+    "transient",
+    "invalid_output",
+    "permanent",
+    "budget",
+    "rejected",
+    "unknown_outcome",
+    "policy",
+]
+
+
+class SignalboxError(Exception):
+    """Root of everything Signalbox raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault of a workflow file: where it stands, what is wrong, what to do.
+
+    ``line`` and ``column`` count from 1; ``severity`` is ``error`` (refused) or ``warning``.
+    """
+
+    rule: str
+    message: str
+    file: str
+    line: int = 1
+    column: int = 1
+    remedy: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        """Render as ``file:line:column: message (remedy) [rule]``, the form editors can jump to."""
+        remedy = f" {self.remedy}" if self.remedy else ""
+        return f"{self.file}:{self.line}:{self.column}: {self.message}{remedy} [{self.rule}]"
+
+
+class DefinitionError(SignalboxError):
+    """A workflow file is refused; ``findings`` holds every fault found at once."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__("\n".join(str(finding) for finding in findings))
+        self.findings = findings
+
+
+class RequestRefused(SignalboxError):
+    """A request is refused. ``code`` is stable; ``status`` is the HTTP status."""
+
+    status: ClassVar[int] = 400
+    code: ClassVar[str] = "refused"
+
+    def __init__(self, detail: str, *, code: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.problem = code or self.code
+
+
+class InvalidRequest(RequestRefused):
+    """The request's form or content is wrong."""
+
+    status = 400
+    code = "invalid_request"
+
+
+class Unauthenticated(RequestRefused):
+    """No valid bearer token."""
+
+    status = 401
+    code = "unauthenticated"
+
+
+class Forbidden(RequestRefused):
+    """The caller's role does not allow it."""
+
+    status = 403
+    code = "forbidden"
+
+
+class NotFound(RequestRefused):
+    """What the request names does not exist for this tenant."""
+
+    status = 404
+    code = "not_found"
+
+
+class MethodNotAllowed(RequestRefused):
+    """The path exists, the method does not."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class Conflict(RequestRefused):
+    """The state of the run, or an earlier request, excludes this one."""
+
+    status = 409
+    code = "conflict"
+
+
+class StoreConflict(SignalboxError):
+    """A conditional write lost against another writer: re-read and decide again."""
+
+
+class StepFailure(SignalboxError):
+    """One attempt failed.
+
+    ``retry_after`` is the far side's own wish in seconds, if it gave one. ``usage`` is what the attempt used, where
+    that was learned; without it the whole reservation stays charged.
+    """
+
+    error_class: ClassVar[ErrorClass] = "permanent"
+
+    def __init__(self, message: str, *, retry_after: float | None = None, usage: Usage | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.usage = usage
+
+
+class StepTimeout(StepFailure):
+    """The attempt's time was over."""
+
+    error_class = "timeout"
+
+
+class RateLimited(StepFailure):
+    """The far side asks for fewer requests. A spend limit is permanent, not this."""
+
+    error_class = "rate_limit"
+
+
+class TransientFailure(StepFailure):
+    """The far side failed in a way that usually passes."""
+
+    error_class = "transient"
+
+
+class InvalidOutput(StepFailure):
+    """The answer does not fit the step's output schema."""
+
+    error_class = "invalid_output"
+
+
+class PermanentFailure(StepFailure):
+    """Trying again cannot help."""
+
+    error_class = "permanent"
+
+
+class BudgetExceeded(StepFailure):
+    """The reservation does not fit what is left; nothing was spent."""
+
+    error_class = "budget"
+
+
+class Rejected(StepFailure):
+    """A person said no, or the gate expired."""
+
+    error_class = "rejected"
+
+
+class UnknownOutcome(StepFailure):
+    """A call began and its outcome was never learned."""
+
+    error_class = "unknown_outcome"
+
+
+class PolicyViolation(StepFailure):
+    """The risk policy refuses the call."""
+
+    error_class = "policy"

@@ -1,0 +1,32 @@
+"""Identifiers: ULIDs for runs, digests for content."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+
+
+def ulid(now: int) -> str:
+    """Return a new ULID (26 characters of Crockford base 32, by the ULID specification); ``now`` in milliseconds."""
+    number = (now << 80) | secrets.randbits(80)
+    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def is_ulid(text: str) -> bool:
+    """Tell whether ``text`` has the form of a ULID."""
+    return _ULID.fullmatch(text) is not None
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of ``data`` in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def mac(key: bytes, data: bytes) -> bytes:
+    """Return the HMAC-SHA-256 of ``data``, 32 bytes."""
+    return hmac.new(key, data, hashlib.sha256).digest()

@@ -1,0 +1,128 @@
+"""The manifest: what the compiler hands to the runtime about one definition, as frozen data.
+
+The runtime never sees the workflow file. Everything it decides from (edges, conditions, policies, prompts) stands
+here, resolved: durations are seconds, money is nano-USD, files are inlined, policies are filled in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Risk = Literal["read", "reversible", "irreversible"]
+OnError = Literal["fail", "pause", "continue"]
+Merge = Literal["by_step", "shallow", "deep", "list", "first"]
+StepType = Literal["agent", "tool", "transform", "router", "human_gate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One ``needs`` relation. ``when`` is a CEL condition or None; ``optional`` is the source's own mark."""
+
+    source: str
+    when: str | None = None
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Retry policy of one step; delays in seconds."""
+
+    max_retries: int
+    backoff: Literal["exponential", "linear"] = "exponential"
+    base_delay: float = 2.0
+    max_delay: float = 60.0
+    jitter: bool = True
+    on: tuple[str, ...] = ("timeout", "rate_limit", "transient", "invalid_output")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Budget limits; None = no limit of its own. ``usd`` in nano-USD, ``active_time`` in seconds."""
+
+    usd: int | None = None
+    tokens: int | None = None
+    steps: int | None = None
+    active_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One step as the runtime needs it.
+
+    ``join`` is ``"all"``, ``"any"`` or the number of a quorum. ``dependents`` are the steps that need this one.
+    ``wakes`` are the steps whose await state listens to this step's settling. ``approved_by`` is the gate that names
+    this step in ``approves``. ``spec`` holds the fields of the step's type, prompts inlined, as in the file:
+
+    - agent: model (list), portable, system, prompt, max_tokens, temperature
+    - tool: tool, with, cost (nano-USD), compensate {tool, with} or None,
+      reconcile {tool, with, found, conclusive_after (s)} or None
+    - transform: set
+    - router: strategy, routes [{to, when|above|description}], default, model, prompt, value
+    - human_gate: approves, approvers, subject, show, on_expiry, not_initiator, channels
+    """
+
+    id: str
+    type: StepType
+    needs: tuple[Edge, ...] = ()
+    dependents: tuple[str, ...] = ()
+    wakes: tuple[str, ...] = ()
+    join: str | int = "all"
+    merge: Merge = "by_step"
+    when: str | None = None
+    timeout: float = 60.0
+    retry: Retry = field(default_factory=lambda: Retry(max_retries=0))
+    fallback: str | None = None
+    on_error: OnError = "pause"
+    optional: bool = False
+    risk: Risk = "read"
+    output: Mapping[str, Any] | None = None
+    budget: Limits = field(default_factory=Limits)
+    approved_by: str | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One immutable definition. ``hash`` is the SHA-256 of definition and ASL; ``order`` is topological.
+
+    ``on_error`` is the workflow's; a step's own, or this one, is already resolved in the step's plan.
+    Steps used only as a fallback template are in ``steps`` but not in ``order``.
+    """
+
+    workflow: str
+    hash: str
+    input: Mapping[str, Any]
+    budget: Limits
+    steps: Mapping[str, StepPlan]
+    order: tuple[str, ...]
+    max_parallel: int = 10
+    on_error: OnError = "pause"
+    description: str = ""
+    format: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Manifest:
+        """Rebuild a manifest from ``to_json``'s data. Raises KeyError or TypeError on foreign data."""
+        steps = {name: _step(plan) for name, plan in data["steps"].items()}
+        rest = {key: value for key, value in data.items() if key not in {"steps", "budget", "order"}}
+        return cls(**rest, steps=steps, budget=Limits(**data["budget"]), order=tuple(data["order"]))
+
+
+def _step(data: Mapping[str, Any]) -> StepPlan:
+    plain = dict(data)
+    retry: dict[str, Any] = dict(data["retry"])
+    retry["on"] = tuple(retry["on"])
+    plain["needs"] = tuple(Edge(**edge) for edge in data["needs"])
+    plain["retry"] = Retry(**retry)
+    plain["budget"] = Limits(**data["budget"])
+    for name in ("dependents", "wakes"):
+        plain[name] = tuple(cast("list[str]", data[name]))
+    return StepPlan(**plain)

@@ -1,0 +1,180 @@
+"""The ports: what the runtime needs from the world, as protocols. Fakes for all of them are in testing.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from shared.tools.registry import Call
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Primary key of an item: partition and sort key."""
+
+    pk: str
+    sk: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One conditional put: ``item`` replaces the item that has revision ``expected``; None = no item may exist."""
+
+    key: Key
+    item: Item
+    expected: int | None
+
+
+class Store(Protocol):
+    """Conditional, transactional item store. Every item carries a revision ``rev`` that each write raises by one."""
+
+    def read(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        """Return the items that exist, read consistently."""
+        ...
+
+    def query(self, pk: str, prefix: str, *, after: str = "", limit: int = 0) -> list[Item]:
+        """Return the partition's items whose sort key starts with ``prefix`` and is above ``after``, in order.
+
+        ``limit`` 0 = all.
+        """
+        ...
+
+    def index(self, name: str, value: str, *, limit: int, before: str = "") -> list[Item]:
+        """Return an index's newest items for ``value``, newest first, older than the sort value ``before``."""
+        ...
+
+    def commit(self, writes: Sequence[Write]) -> None:
+        """Apply all writes or none. Raises StoreConflict when a condition does not hold."""
+        ...
+
+
+class Blobs(Protocol):
+    """Content-addressed objects, each under its tenant's prefix."""
+
+    def put(self, tenant: str, digest: str, data: bytes) -> str:
+        """Store ``data`` and return its key. Storing the same content again is harmless."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """Return the content. Raises PermanentFailure when it is gone."""
+        ...
+
+
+class Clock(Protocol):
+    """Time and waiting; a fake makes both controllable."""
+
+    def now(self) -> int:
+        """Return milliseconds since the epoch, UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def jitter(self, upper: float) -> float:
+        """Return a random number between 0 and ``upper``."""
+        ...
+
+
+class Engine(Protocol):
+    """The workflow engine: executions and task tokens."""
+
+    def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
+        """Start an execution. Starting the same name again is success."""
+        ...
+
+    def succeed(self, token: str, output: Mapping[str, Any]) -> bool:
+        """Answer a task token; False when nobody waits for it any more."""
+        ...
+
+    def fail(self, token: str, error: str, cause: str) -> bool:
+        """Fail a task token; False when nobody waits for it any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a model request used, and their price in nano-USD."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request to a model. ``schema`` asks for a JSON reply that fits it; ``timeout`` in seconds."""
+
+    model: str
+    system: str
+    prompt: str
+    max_tokens: int
+    timeout: float
+    schema: Mapping[str, Any] | None = None
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """A model's answer: its text and what it used."""
+
+    text: str
+    usage: Usage
+    stop_reason: str = "end_turn"
+
+
+class Models(Protocol):
+    """Model providers."""
+
+    def complete(self, request: ModelRequest) -> ModelReply:
+        """Send one request, without retries. Raises StepFailure subclasses; those carry ``usage`` when it is known."""
+        ...
+
+    def ceiling(self, request: ModelRequest, *, exact: bool = False) -> Usage:
+        """Return the most this request can use.
+
+        Without ``exact``, a bound made without asking anybody (a token is at least one byte); with it, counted by the
+        provider.
+        """
+        ...
+
+
+class Tools(Protocol):
+    """Tools by name."""
+
+    def cost(self, name: str) -> int:
+        """Return what one call costs at most, in nano-USD."""
+        ...
+
+    def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
+        """Call the tool. Raises StepFailure subclasses."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One mail in text and HTML."""
+
+    to: str
+    subject: str
+    text: str
+    html: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Mail(Protocol):
+    """Outgoing mail."""
+
+    def send(self, message: Message) -> None:
+        """Send one mail. Raises TransientFailure or PermanentFailure."""
+        ...

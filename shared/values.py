@@ -1,0 +1,65 @@
+"""JSON values as they are stored: canonical text inline when small, a content-addressed blob when large."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import rfc8785
+
+from shared.errors import PermanentFailure
+from shared.ids import sha256
+
+if TYPE_CHECKING:
+    from shared.ports import Blobs
+
+INLINE_LIMIT = 8 * 1024
+"""Values above this many bytes of canonical JSON go to the blob store (8 KB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A stored JSON value: its SHA-256, its size in bytes, and either its text or the key of its blob."""
+
+    digest: str
+    size: int
+    text: str | None = None
+    blob: str | None = None
+
+
+def canonical(value: Any) -> bytes:
+    """Return RFC 8785 canonical JSON.
+
+    Raises PermanentFailure when ``value`` is not JSON (NaN, integers beyond 2^53, foreign types).
+    """
+    try:
+        return rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, RecursionError) as error:
+        raise PermanentFailure(f"The value is not JSON that every reader understands: {error}") from error
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of the canonical JSON of ``value``, in hexadecimal."""
+    return sha256(canonical(value))
+
+
+def store(value: Any, blobs: Blobs, tenant: str) -> Value:
+    """Store ``value`` and return how to find it again. Large values go to ``blobs`` under the tenant's prefix."""
+    data = canonical(value)
+    mark = sha256(data)
+    if len(data) <= INLINE_LIMIT:
+        return Value(digest=mark, size=len(data), text=data.decode())
+    return Value(digest=mark, size=len(data), blob=blobs.put(tenant, mark, data))
+
+
+def load(value: Value | None, blobs: Blobs) -> Any:
+    """Return the JSON value behind ``value``; None for None. Raises PermanentFailure when a blob was tampered with."""
+    if value is None:
+        return None
+    if value.text is not None:
+        return json.loads(value.text)
+    data = blobs.get(value.blob or "")
+    if sha256(data) != value.digest:
+        raise PermanentFailure(f"The stored value {value.blob} does not have its recorded digest. Restore the object.")
+    return json.loads(data)
