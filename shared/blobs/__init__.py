@@ -1,0 +1,1 @@
+"""Content-addressed storage of large values."""

@@ -1,0 +1,105 @@
+"""Admission and settlement on the run's head. Pure: every rule takes a head and returns the next one, or a refusal.
+
+A reservation is taken from ``left`` before dispatch and given back, less what was used, when the attempt closes. So
+spent + reserved never exceeds a limit, not for an instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Amount, Head
+    from shared.manifest import Limits
+
+NANO = 1_000_000_000
+"""Nano-USD in one USD."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a reservation does not fit: the dimension, what was wanted and what is left (nano-USD, tokens, steps, ms)."""
+
+    dimension: str
+    wanted: int
+    left: int
+    level: str = "run"
+
+    def __str__(self) -> str:
+        """Say it in a sentence with the dimension's unit."""
+        wanted, left = self._shown(self.wanted), self._shown(self.left)
+        return f"The {self.level}'s {self.dimension} budget is exceeded: {wanted} wanted, {left} left."
+
+    def _shown(self, amount: int) -> str:
+        if self.dimension == "usd":
+            return f"USD {amount / NANO:.6f}"
+        return f"{amount / 1000:g} s" if self.dimension == "active_time" else str(amount)
+
+
+def admit(head: Head, hold: Amount, timeout: int, now: int) -> Head | Refusal:
+    """Reserve ``hold`` and ``timeout`` (ms) of active time, and count the step as open."""
+    refusal = short(head, hold) or _active_refusal(head, timeout, now)
+    if refusal:
+        return refusal
+    deadline = head.active_deadline
+    if deadline is None and head.active_left is not None:
+        deadline = now + head.active_left
+    return replace(_charge(head, hold), open=head.open + 1, active_deadline=deadline)
+
+
+def release(head: Head, hold: Amount, used: Amount, now: int) -> Head:
+    """Settle an attempt: give ``hold`` back, charge ``used``, and count the step as closed.
+
+    The last close stops the active clock.
+    """
+    settled = replace(_charge(head, used - hold), open=head.open - 1, last_close=max(head.last_close, now))
+    if settled.open or head.active_deadline is None:
+        return settled
+    return replace(settled, active_left=head.active_deadline - now, active_deadline=None)
+
+
+def short(head: Head, hold: Amount) -> Refusal | None:
+    """Return the first dimension in which ``hold`` does not fit what is left."""
+    wanted = {"usd": hold.usd, "tokens": hold.tokens, "steps": hold.steps}
+    left = {"usd": head.left_usd, "tokens": head.left_tokens, "steps": head.left_steps}
+    for dimension, amount in wanted.items():
+        available = left[dimension]
+        if available is not None and available < amount:
+            return Refusal(dimension, amount, available)
+    return None
+
+
+def step_short(limits: Limits, spent: Amount, hold: Amount) -> Refusal | None:
+    """Return the first dimension in which the step's own budget does not allow ``hold`` besides what it has spent."""
+    for dimension, limit, used, wanted in (
+        ("usd", limits.usd, spent.usd, hold.usd),
+        ("tokens", limits.tokens, spent.tokens, hold.tokens),
+        ("steps", limits.steps, spent.steps, hold.steps),
+    ):
+        if limit is not None and used + wanted > limit:
+            return Refusal(dimension, wanted, limit - used, "step")
+    return None
+
+
+def _active_refusal(head: Head, timeout: int, now: int) -> Refusal | None:
+    if head.active_deadline is not None:
+        left = head.active_deadline - now
+    elif head.active_left is not None:
+        left = head.active_left
+    else:
+        return None
+    return Refusal("active_time", timeout, left) if left < timeout else None
+
+
+def _charge(head: Head, amount: Amount) -> Head:
+    return replace(
+        head,
+        left_usd=_minus(head.left_usd, amount.usd),
+        left_tokens=_minus(head.left_tokens, amount.tokens),
+        left_steps=_minus(head.left_steps, amount.steps),
+    )
+
+
+def _minus(left: int | None, amount: int) -> int | None:
+    return None if left is None else left - amount

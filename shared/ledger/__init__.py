@@ -1,0 +1,1 @@
+"""The ledger: a run's records and the store that keeps them."""

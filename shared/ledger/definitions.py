@@ -1,0 +1,59 @@
+"""Published versions, read from the definitions table and kept for the life of the process: they never change."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import NotFound
+from shared.manifest import Manifest
+from shared.ports import Item, Key
+from shared.runtime.host import Definitions, Published
+
+if TYPE_CHECKING:
+    from shared.ports import Store
+
+
+class DefinitionTable(Definitions):
+    """Versions by number; ``store`` is the definitions table."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[str, int], Published] = {}
+
+    def manifest(self, workflow: str, version: int) -> Manifest:
+        """Return a version's manifest. Raises NotFound when it is not published."""
+        return self.published(workflow, version).manifest
+
+    def published(self, workflow: str, version: int | None = None) -> Published:
+        """Return a version, or the latest. Raises NotFound when there is none."""
+        number = version or self.latest(workflow)
+        known = self._known.get((workflow, number))
+        if known is None:
+            known = _published(self.item(workflow, number))
+            self._known[workflow, number] = known
+        return known
+
+    def latest(self, workflow: str) -> int:
+        """Return the number of the newest version. Raises NotFound when the workflow is not published."""
+        return int(self._read(Key(f"WORKFLOW#{workflow}", "LATEST"), f"workflow {workflow}")["version"])
+
+    def item(self, workflow: str, version: int) -> Item:
+        """Return a version's item with its definition text. Raises NotFound when it is not published."""
+        return self._read(Key(f"WORKFLOW#{workflow}", f"VERSION#{version:06d}"), f"version {version} of {workflow}")
+
+    def _read(self, key: Key, what: str) -> Item:
+        item = self._store.read([key]).get(key)
+        if item is None:
+            raise NotFound(f"There is no {what}. `signalbox deploy` publishes workflows.", code="unknown_workflow")
+        return item
+
+
+def _published(item: dict[str, Any]) -> Published:
+    return Published(
+        workflow=item["workflow"],
+        version=int(item["version"]),
+        hash=item["hash"],
+        machine=item["version_arn"],
+        manifest=Manifest.from_json(json.loads(item["manifest"])),
+    )

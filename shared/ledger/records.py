@@ -1,0 +1,351 @@
+"""A run's records: frozen data and their form as items.
+
+One partition a run: ``HEAD`` (what every transaction touches, <= 1 KB, in no index), ``RUN`` (facts and the list view),
+``STEP#<path>``, ``GATE#<path>``, ``PARK#<path>`` and the append-only ``EVENT#<seq>``. Times are milliseconds since the
+epoch, UTC; money is nano-USD.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Literal, Self, cast
+
+from shared.values import Value
+
+RunState = Literal[
+    "pending",
+    "running",
+    "waiting_for_human",
+    "paused",
+    "stopped",
+    "completed",
+    "failed",
+    "cancelled",
+    "timed_out",
+]
+StepStatus = Literal[
+    "running",
+    "retrying",
+    "waiting",
+    "paused",
+    "completed",
+    "failed",
+    "skipped",
+    "timed_out",
+    "cancelled",
+    "unknown",
+    "compensated",
+]
+Ending = Literal["completed", "failed", "cancelled", "stopped", "timed_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What an attempt holds or has spent."""
+
+    usd: int = 0
+    tokens: int = 0
+    steps: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        """Add dimension by dimension."""
+        return Amount(self.usd + other.usd, self.tokens + other.tokens, self.steps + other.steps)
+
+    def __sub__(self, other: Amount) -> Amount:
+        """Subtract dimension by dimension."""
+        return Amount(self.usd - other.usd, self.tokens - other.tokens, self.steps - other.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it."""
+
+    error_class: str
+    message: str
+    retry_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The ledger entry of a step's effect: recorded before the call, so that an interrupted one is known.
+
+    ``dispatch`` rises only when a person says that it did not happen. ``digest`` is that of the canonical arguments.
+    """
+
+    tool: str
+    risk: str
+    dispatch: int
+    digest: str
+    key: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What all records share: the revision that conditional writes compare. 0 = not stored yet."""
+
+    rev: int = 0
+    NESTED: ClassVar[dict[str, type]] = {}
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        raise NotImplementedError
+
+    def to_item(self) -> dict[str, Any]:
+        """Return plain data without empty fields."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_item(cls, item: dict[str, Any]) -> Self:
+        """Rebuild the record. Fields that a newer release wrote are left out."""
+        known: dict[str, Any] = {}
+        for spec in fields(cls):
+            if spec.name in item:
+                known[spec.name] = _revive(item[spec.name], cls.NESTED.get(spec.name))
+        return cls(**known)
+
+
+def _revive(raw: Any, kind: type | None) -> Any:
+    if kind is not None and isinstance(raw, dict):
+        return kind(**raw)
+    return tuple(cast("list[Any]", raw)) if isinstance(raw, list) else raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head(Record):
+    """The run's counters. ``left`` = limit - spent - reserved; None = no limit in that dimension.
+
+    ``active_left`` (ms) counts while no step is open; while one is, ``active_deadline`` says when it is used up.
+    ``last_close`` (ms) is when an attempt last closed.
+    """
+
+    epoch: int = 1
+    seq: int = 0
+    open: int = 0
+    paused: int = 0
+    waiting: int = 0
+    left_usd: int | None = None
+    left_tokens: int | None = None
+    left_steps: int | None = None
+    active_left: int | None = None
+    active_deadline: int | None = None
+    last_close: int = 0
+    unwinding: Ending | None = None
+    reason: str | None = None
+    ended: Ending | None = None
+    ended_at: int | None = None
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return "HEAD"
+
+    @property
+    def state(self) -> RunState:
+        """The run's state, derived from the counters."""
+        if self.ended:
+            return self.ended
+        if self.open:
+            return "running"
+        if self.paused:
+            return "paused"
+        if self.waiting:
+            return "waiting_for_human"
+        return "running" if self.seq > 1 else "pending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(Record):
+    """Facts about the run, and its state for lists (a projection that follows the head)."""
+
+    NESTED: ClassVar[dict[str, type]] = {"input": Value}
+
+    id: str
+    tenant: str
+    workflow: str
+    version: int
+    hash: str
+    machine: str
+    initiator: str
+    trigger: str
+    created: int
+    input: Value
+    limit_usd: int | None = None
+    limit_tokens: int | None = None
+    limit_steps: int | None = None
+    limit_active: int | None = None
+    state: RunState = "pending"
+    projected: int = 0
+    ended: int | None = None
+    tenant_workflow: str = ""
+    tenant_state: str = ""
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return "RUN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Record):
+    """One step instance with its ledger entry and its hold.
+
+    ``holder`` is the attempt that may close it while ``open``; its time-out ends at ``until`` (ms), and its process is
+    surely dead at ``lease`` (ms).
+    ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
+    """
+
+    NESTED: ClassVar[dict[str, type]] = {
+        "hold": Amount,
+        "spent": Amount,
+        "failure": Failure,
+        "call": Call,
+        "arguments": Value,
+        "output": Value,
+    }
+
+    path: str
+    step: str
+    type: str
+    status: StepStatus
+    epoch: int = 1
+    settled: bool = False
+    attempt: int = 0
+    retries: int = 0
+    fence: int = 0
+    holder: str | None = None
+    closed_by: str | None = None
+    lease: int = 0
+    until: int = 0
+    open: bool = False
+    hold: Amount = field(default_factory=Amount)
+    spent: Amount = field(default_factory=Amount)
+    failure: Failure | None = None
+    reason: str | None = None
+    call: Call | None = None
+    arguments: Value | None = None
+    output: Value | None = None
+    route: str | None = None
+    model: str | None = None
+    by: str | None = None
+    started: int | None = None
+    opened: int | None = None
+    ended: int | None = None
+    settled_seq: int | None = None
+    cascade: str | None = None
+    action: dict[str, Any] | None = None
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return f"STEP#{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate(Record):
+    """One request for a person's decision, bound by ``digest`` to what will run."""
+
+    NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value}
+
+    id: str
+    path: str
+    step: str
+    status: Literal["open", "approved", "rejected", "expired", "cancelled"] = "open"
+    token: str = ""
+    entry: str = ""
+    approves: str | None = None
+    tool: str | None = None
+    risk: str | None = None
+    arguments: Value | None = None
+    digest: str = ""
+    subject: str = ""
+    show: Value | None = None
+    roles: tuple[str, ...] = ()
+    recipients: tuple[str, ...] = ()
+    mailed: tuple[str, ...] = ()
+    excluded: str | None = None
+    opened: int = 0
+    expires: int = 0
+    decided: int | None = None
+    by: str | None = None
+    note: str = ""
+    tenant_pending: str | None = None
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return f"GATE#{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park(Record):
+    """A registered task token: an await or a paused step. ``answer`` is what was sent, once somebody settled it."""
+
+    path: str
+    kind: Literal["await", "pause"]
+    token: str = ""
+    entry: str = ""
+    answer: str | None = None
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return f"PARK#{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(Record):
+    """One entry of the run's append-only log; ``seq`` counts from 1 without gaps."""
+
+    seq: int
+    at: int
+    type: str
+    path: str | None = None
+    attempt: int | None = None
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return f"EVENT#{self.seq:010d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Record):
+    """An idempotent start request: which run it made, and the digest of what was asked."""
+
+    key: str
+    run: str
+    digest: str
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the tenant's request partition."""
+        return "REQUEST"
+
+
+KINDS: dict[str, type[Record]] = {
+    "HEAD": Head,
+    "RUN": Run,
+    "STEP": Step,
+    "GATE": Gate,
+    "PARK": Park,
+    "EVENT": Event,
+    "REQUEST": Request,
+}
+
+
+def revive(item: dict[str, Any]) -> Record:
+    """Rebuild whichever record ``item`` is, from its sort key."""
+    return KINDS[item["sk"].split("#", 1)[0]].from_item(item)
+
+
+def run_partition(tenant: str, run: str) -> str:
+    """Return the partition key of a run."""
+    return f"TENANT#{tenant}#RUN#{run}"
+
+
+def request_partition(tenant: str, key: str) -> str:
+    """Return the partition key of an idempotent start request."""
+    return f"TENANT#{tenant}#REQUEST#{key}"
