@@ -1,0 +1,226 @@
+"""What a step calls: a model (agent, router that asks one) or a tool. Prepared before open, performed after it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from shared import values
+from shared.budget import rules
+from shared.errors import InvalidOutput, PolicyViolation, StepFailure, TransientFailure, UnknownOutcome
+from shared.ids import sha256
+from shared.ledger.records import Amount, Call, Step
+from shared.ports import ModelRequest
+from shared.runtime.host import COMPENSATE
+from shared.runtime.protocol import Ask, Opened, Outcome
+from shared.runtime.scope import Scope
+from shared.tools.registry import Call as ToolContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from shared.manifest import StepPlan
+    from shared.ports import ModelReply, Usage
+    from shared.runtime.host import StepHost
+    from shared.runtime.journal import Snapshot
+    from shared.runtime.task import Task
+
+MAX_TOKENS = 1024
+"""Reply limit of an agent that sets none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An attempt ready to open: what it asks for, and what it does once it is open."""
+
+    ask: Ask
+    perform: Callable[[Opened], Outcome]
+
+
+def agent_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot) -> Prepared:
+    """Prepare one model request. A retry sends what the first attempt rendered, to the next model of the chain."""
+    known = seen.step(path)
+    arguments = _first_arguments(host, known)
+    if arguments is None:
+        scope = Scope(seen, host.blobs, task.scope)
+        arguments = {name: scope.render(plan.spec.get(name) or "") for name in ("system", "prompt")}
+    request = model_request(plan, arguments, known.retries if known else 0)
+    hold = _model_hold(host, plan, request, seen, known)
+    ask = Ask(task, plan, path, hold, _stored(host, task, arguments), host.clock.now(), model=request.model)
+    return Prepared(ask, lambda _: _complete(host, task, plan, request))
+
+
+def model_request(plan: StepPlan, arguments: Mapping[str, Any], retries: int) -> ModelRequest:
+    """Return the request for the model whose turn it is: each retry moves one along the chain."""
+    models = list(plan.spec["model"])
+    return ModelRequest(
+        model=models[min(retries, len(models) - 1)],
+        system=str(arguments["system"]),
+        prompt=str(arguments["prompt"]),
+        max_tokens=plan.spec.get("max_tokens") or MAX_TOKENS,
+        timeout=plan.timeout,
+        schema=plan.output,
+        temperature=plan.spec.get("temperature"),
+    )
+
+
+def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
+    """Return what keeps ``output`` from fitting ``schema``, or None when it fits."""
+    if not schema:
+        return None
+    import jsonschema  # noqa: PLC0415 - 0.2 s that only steps with a schema pay
+
+    library = cast("Any", jsonschema)
+    error = library.exceptions.best_match(library.Draft202012Validator(schema).iter_errors(output))
+    return None if error is None else f"{error.json_path}: {error.message}"[:500]
+
+
+def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Snapshot, known: Step | None) -> Amount:
+    """Return the worst case. The bound that needs no request is used where it fits; else the provider counts."""
+    bound = _amount(host.models.ceiling(request))
+    spent = known.spent if known else Amount()
+    if rules.short(seen.head, bound) or rules.step_short(plan.budget, spent, bound):
+        return _amount(host.models.ceiling(request, exact=True))
+    return bound
+
+
+def _complete(host: StepHost, task: Task, plan: StepPlan, request: ModelRequest) -> Outcome:
+    reply = host.models.complete(request)
+    output = _parsed(reply, plan.output)
+    wrong = fits(output, plan.output)
+    if wrong:
+        raise InvalidOutput(f"The reply does not fit the output schema at {wrong}", usage=reply.usage)
+    return Outcome(used=_amount(reply.usage), output=_stored(host, task, output))
+
+
+def _parsed(reply: ModelReply, schema: Mapping[str, Any] | None) -> Any:
+    if not schema:
+        return reply.text
+    try:
+        return json.loads(reply.text)
+    except ValueError as error:
+        cut = " (it was cut at max_tokens)" if reply.stop_reason == "max_tokens" else ""
+        raise InvalidOutput(f"The reply is not JSON{cut}: {error}", usage=reply.usage) from error
+
+
+def llm_router_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot) -> Prepared:
+    """Prepare the request that picks a route by its description; an unknown answer takes the default."""
+    known, scope = seen.step(path), Scope(seen, host.blobs, task.scope)
+    arguments = _first_arguments(host, known) or {"system": _ROUTER_SYSTEM, "prompt": _router_prompt(plan, scope)}
+    request = model_request(plan, arguments, known.retries if known else 0)
+    hold = _model_hold(host, plan, request, seen, known)
+    ask = Ask(task, plan, path, hold, _stored(host, task, arguments), host.clock.now(), model=request.model)
+
+    def perform(_: Opened) -> Outcome:
+        reply = host.models.complete(request)
+        names = {route["to"] for route in plan.spec["routes"]}
+        chosen = reply.text.strip() if reply.text.strip() in names else plan.spec["default"]
+        decision = {"route": chosen, "answer": reply.text[:500], "strategy": "llm"}
+        return Outcome(used=_amount(reply.usage), output=_stored(host, task, decision), route=chosen)
+
+    return Prepared(ask, perform)
+
+
+_ROUTER_SYSTEM = "You choose one route. Answer with the name of the route and nothing else."
+
+
+def _router_prompt(plan: StepPlan, scope: Scope) -> str:
+    routes = "\n".join(f"- {route['to']}: {route.get('description', '')}" for route in plan.spec["routes"])
+    return f"{scope.render(plan.spec.get('prompt') or '')}\n\nRoutes:\n{routes}"
+
+
+def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot) -> Prepared:
+    """Prepare one tool call: exact arguments, ledger entry, idempotency key; checked against its approval."""
+    known, now = seen.step(path), host.clock.now()
+    tool = plan.spec["tool"]
+    arguments = _first_arguments(host, known)
+    if arguments is None:
+        arguments = Scope(seen, host.blobs, task.scope).render(plan.spec.get("with") or {})
+    stored = _stored(host, task, arguments)
+    check_approval(plan, task, seen, stored.digest)
+    entry = known.call if known and known.call else ledger_entry(task, plan, path, stored.digest, now)
+    hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
+    ask = Ask(task, plan, path, hold, stored, now, call=entry)
+    call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
+    return Prepared(ask, lambda opened: _invoke(host, task, plan, opened, arguments, call))
+
+
+def ledger_entry(task: Task, plan: StepPlan, path: str, digest: str, now: int) -> Call:
+    """Return the intent of a call. Its key is the same on every attempt of one dispatch."""
+    tool = plan.spec["tool"]
+    key = sha256(f"{task.tenant}|{task.run}|{path}|1|{tool}|{digest}".encode())
+    return Call(tool=tool, risk=plan.risk, dispatch=1, digest=digest, key=key, at=now)
+
+
+def check_approval(plan: StepPlan, task: Task, seen: Snapshot, digest: str) -> None:
+    """Refuse a call that a person was asked about and did not approve exactly so, or that needs a person and had none.
+
+    Raises PolicyViolation.
+    """
+    gate = seen.gate(f"{task.scope}{plan.approved_by}") if plan.approved_by else None
+    if gate is None:
+        if plan.risk == "irreversible":
+            raise PolicyViolation(f"Step {plan.id} is irreversible and no approval of it is recorded. Ask for one.")
+        return
+    if gate.status != "approved" or gate.digest != digest:
+        raise PolicyViolation(
+            f"Step {plan.id} would run with arguments {digest[:12]}, but gate {gate.step} is {gate.status} for "
+            f"{gate.digest[:12]}. Ask for a new approval.",
+        )
+
+
+def _invoke(
+    host: StepHost, task: Task, plan: StepPlan, opened: Opened, arguments: Mapping[str, Any], call: ToolContext
+) -> Outcome:
+    used = opened.step.hold
+    found = _probe(host, plan, opened, arguments, call) if opened.interrupted else None
+    output = found if found is not None else host.tools.invoke(plan.spec["tool"], arguments, call)
+    wrong = fits(output, plan.output)
+    if wrong:
+        raise InvalidOutput(f"The result of {plan.spec['tool']} does not fit the output schema at {wrong}")
+    return Outcome(used=used, output=_stored(host, task, output), by="reconcile" if found is not None else "step")
+
+
+def _probe(host: StepHost, plan: StepPlan, opened: Opened, arguments: Mapping[str, Any], call: ToolContext) -> Any:
+    """Ask the far side whether an interrupted call had happened. Returns its result, or None: it had not.
+
+    Raises UnknownOutcome while "not found" proves nothing yet.
+    """
+    probe = plan.spec.get("reconcile")
+    if not probe or opened.step.call is None:
+        return None
+    from shared.definition.expressions import evaluate, render  # noqa: PLC0415 - only after an interruption
+
+    names = {"call": {"idempotency_key": call.idempotency_key, "arguments": dict(arguments)}}
+    answer = host.tools.invoke(probe["tool"], render(probe["with"], names), call)
+    if evaluate(probe["found"], {**names, "result": answer}) is True:
+        return answer
+    if host.clock.now() < opened.step.call.at + int((probe.get("conclusive_after") or 0) * 1000):
+        raise UnknownOutcome(f"{probe['tool']} did not find the interrupted call, which proves nothing so early.")
+    return None
+
+
+def _first_arguments(host: StepHost, known: Step | None) -> Any:
+    """Return what the first attempt rendered: every retry reuses it."""
+    return values.load(known.arguments, host.blobs) if known and known.arguments else None
+
+
+def _stored(host: StepHost, task: Task, value: Any) -> values.Value:
+    return values.store(value, host.blobs, task.tenant)
+
+
+def _amount(usage: Usage) -> Amount:
+    return Amount(usd=usage.usd, tokens=usage.tokens, steps=1)
+
+
+def check_time(ask: Ask) -> None:
+    """Refuse to open when this process may be ended before the call's time-out. Raises TransientFailure."""
+    needed = ask.now + int(ask.plan.timeout * 1000)
+    if ask.task.deadline < needed:
+        raise TransientFailure(f"This process ends {needed - ask.task.deadline} ms before the step's time-out would.")
+
+
+def usage_of(failure: StepFailure) -> Amount | None:
+    """Return what a failed attempt is charged; None = unknown, so its whole hold."""
+    return None if failure.usage is None else _amount(failure.usage)

@@ -1,0 +1,127 @@
+"""Steps that make no call: transform, routers by rule or score; and the run's last state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from shared import values
+from shared.errors import InvalidOutput, StepFailure, TransientFailure
+from shared.runtime import protocol
+from shared.runtime.calls import fits
+from shared.runtime.host import plan_of
+from shared.runtime.joins import verdict
+from shared.runtime.journal import Change, Note
+from shared.runtime.protocol import Outcome
+from shared.runtime.scope import Scope
+from shared.runtime.settle import keys_for, settle
+from shared.runtime.steps import NotOpened, record_failure, result, skipped
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Step
+    from shared.manifest import Manifest, StepPlan
+    from shared.runtime.host import Host
+    from shared.runtime.journal import Journal, Snapshot
+    from shared.runtime.task import Task
+
+
+def run_free(host: Host, task: Task) -> dict[str, Any]:
+    """Take a step without call or cost through: enter, evaluate, close, settle. Returns what control flow needs."""
+    plan = plan_of(host.manifest(task), task.path)
+    journal = host.journal(task)
+    seen = journal.read(keys_for(plan, task.scope))
+    known = seen.step(task.path)
+    step = known if known and known.settled else _evaluate(host, task, plan, journal, seen)
+    settle(host, task, step)
+    return result(step)
+
+
+def _evaluate(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+    now, path = host.clock.now(), task.path
+    stop = protocol.stopped(seen.head, protocol.new_step(plan, path, task.epoch), task)
+    if stop:
+        raise NotOpened(f"Step {path} opens nothing: {stop.why}.")
+    try:
+        outcome = _outcome(host, task, plan, seen)
+    except StepFailure as failure:
+        record_failure(host, task, plan, path, failure)
+        raise
+    if isinstance(outcome, str):
+        return skipped(host, plan, path, outcome, journal, seen)
+    fresh = protocol.new_step(plan, path, task.epoch)
+    return journal.transact(seen, lambda again: protocol.settle_free(fresh, outcome, now, again))[0]
+
+
+def _outcome(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> Outcome | str:
+    """Return the step's outcome, or the reason for which it is skipped."""
+    scope = Scope(seen, host.blobs, task.scope)
+    entry = verdict(plan, task.scope, seen, scope)
+    if entry.kind == "blocked":
+        raise TransientFailure(f"Step {task.path} was started before {entry.reason} had settled.")
+    if entry.kind == "skip":
+        return entry.reason
+    output, route = _decided(plan, scope)
+    wrong = fits(output, plan.output)
+    if wrong:
+        raise InvalidOutput(f"The value of {task.path} does not fit its output schema at {wrong}")
+    return Outcome(output=values.store(output, host.blobs, task.tenant), route=route)
+
+
+def _decided(plan: StepPlan, scope: Scope) -> tuple[dict[str, Any], str | None]:
+    if plan.type == "transform":
+        return scope.render(dict(plan.spec["set"])), None
+    route = choose(plan, scope)
+    return {"route": route, "strategy": plan.spec["strategy"]}, route
+
+
+def choose(plan: StepPlan, scope: Scope) -> str:
+    """Return the target of the first rule that holds, or of the highest threshold reached; else the default."""
+    if plan.spec["strategy"] == "score":
+        score = float(scope.evaluate(plan.spec["value"]))
+        reached = [route for route in plan.spec["routes"] if score >= float(route["above"])]
+        return max(reached, key=lambda route: float(route["above"]))["to"] if reached else plan.spec["default"]
+    chosen = next((route["to"] for route in plan.spec["routes"] if scope.holds(route["when"])), None)
+    return chosen or plan.spec["default"]
+
+
+def finish(host: Host, task: Task) -> dict[str, Any]:
+    """Write the run's end after its last state: record what was never reached, then the one terminal event.
+
+    Raises NotOpened when the run is unwinding, TransientFailure when something has not settled.
+    """
+    manifest, journal = host.manifest(task), host.journal(task)
+    seen = _reached(host, manifest, journal, journal.read_all())
+    ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
+    return {"status": ended}
+
+
+def _reached(host: Host, manifest: Manifest, journal: Journal, seen: Snapshot) -> Snapshot:
+    for name in manifest.order:
+        step = seen.step(name)
+        if step is None or not step.settled:
+            plan = manifest.steps[name]
+            entry = verdict(replace(plan, when=None), "", seen, Scope(seen, host.blobs))
+            if entry.kind == "skip":
+                seen = _skipped(host, plan, name, entry.reason, journal, seen)
+    return seen
+
+
+def _skipped(host: Host, plan: StepPlan, name: str, reason: str, journal: Journal, seen: Snapshot) -> Snapshot:
+    now = host.clock.now()
+    return journal.transact(seen, lambda again: protocol.skip(plan, name, reason, now, again))[1]
+
+
+def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Change[str]:
+    head = seen.head
+    if head.ended:
+        return Change(head.ended)
+    if head.unwinding or head.epoch != task.epoch:
+        raise NotOpened(f"The run is {head.unwinding or 'in a later epoch'}; it does not complete.")
+    missing = [name for name in manifest.order if not _is_settled(seen.step(name))]
+    if missing or head.open:
+        raise TransientFailure(f"The run cannot complete: {', '.join(missing) or 'a step'} has not settled.")
+    return Change("completed", (replace(head, ended="completed", ended_at=now),), (Note("run_completed"),))
+
+
+def _is_settled(step: Step | None) -> bool:
+    return step is not None and step.settled

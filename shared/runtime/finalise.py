@@ -1,0 +1,50 @@
+"""Executions that ended without the run's knowledge: stopped from outside, timed out, dead."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import Conflict, InvalidRequest
+from shared.runtime.journal import Journal
+from shared.runtime.unwinding import request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.ledger.records import Ending
+    from shared.runtime.host import Host
+
+
+def finalise(host: Host, detail: Mapping[str, Any], unwind_machine: str) -> str:
+    """Compare an execution's end with its run's; unwind a run that does not know. Returns what was done.
+
+    ``detail`` is that of a "Step Functions Execution Status Change" event; it may come twice, late, or not at all.
+    Raises InvalidRequest for an execution that is not ours.
+    """
+    if detail.get("stateMachineArn") == unwind_machine:
+        return "an unwind execution"
+    run = _run_of(detail)
+    journal = Journal(host.store, host.clock, run["tenant"], run["id"])
+    head = journal.read(["RUN"]).head
+    if head.ended or head.epoch != int(run["epoch"]):
+        return "known"
+    ending: Ending = "timed_out" if detail["status"] == "TIMED_OUT" else "stopped"
+    try:
+        request(host, journal, ending, _reason(detail), unwind_machine)
+    except Conflict:
+        return "known"
+    return ending
+
+
+def _run_of(detail: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        run = json.loads(detail["input"])["run"]
+        return {name: run[name] for name in ("id", "tenant", "epoch")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequest(f"Execution {detail.get('executionArn')} has no run in its input.") from error
+
+
+def _reason(detail: Mapping[str, Any]) -> str:
+    cause = detail.get("cause") or detail.get("error") or "no cause given"
+    return f"the execution ended as {detail['status']}: {cause}"[:400]

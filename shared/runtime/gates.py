@@ -1,0 +1,272 @@
+"""Gates: one request for a person's decision, bound to exactly what will run. Opened, announced, decided, answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from shared import values
+from shared.errors import Conflict, Forbidden, NotFound, PermanentFailure, StepFailure, StepTimeout, TransientFailure
+from shared.ids import sha256
+from shared.ledger.records import Failure, Gate, Head, Step
+from shared.runtime import protocol
+from shared.runtime.host import Host, plan_of
+from shared.runtime.joins import verdict
+from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.scope import Scope
+from shared.runtime.settle import keys_for, settle
+from shared.runtime.steps import NotOpened, record_failure, result, skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.ledger.records import Run
+    from shared.manifest import Manifest, StepPlan
+    from shared.ports import Mail, Message
+    from shared.runtime.journal import Journal
+    from shared.runtime.task import Task
+    from shared.settings import Person
+
+Decision = Literal["approved", "rejected"]
+
+
+class Letters(Protocol):
+    """Writes the mail that asks one person for a decision."""
+
+    def __call__(self, gate: Gate, run: Run, person: Person, shown: Mapping[str, Any]) -> Message:
+        """Return the mail, with the person's own signed link."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GateHost(Host):
+    """The ports of the function that opens gates. ``approvers`` maps a role to its people."""
+
+    mail: Mail
+    letters: Letters
+    approvers: Mapping[str, tuple[Person, ...]]
+
+
+def run_gate(host: GateHost, task: Task) -> None:
+    """Open the gate, or register this delivery's token on it; announce it; answer it when it is decided already.
+
+    Raises StepFailure when the gate cannot open, or StepTimeout when it expired; the cascade decides.
+    """
+    manifest, journal = host.manifest(task), host.journal(task)
+    plan = plan_of(manifest, task.path)
+    seen = journal.read({*keys_for(plan, task.scope), f"GATE#{task.path}", *_approved_keys(manifest, plan, task)})
+    known = seen.step(task.path)
+    if known and known.settled:
+        settle(host, task, known)
+        host.engine.succeed(task.token, result(known))
+        return
+    gate = _open(host, task, manifest, plan, journal, seen)
+    if gate is None:
+        _answer_skipped(host, task, journal)
+    elif gate.status != "open":
+        answer(host, gate)
+    else:
+        _announce(host, journal, gate)
+
+
+def _approved_keys(manifest: Manifest, plan: StepPlan, task: Task) -> set[str]:
+    approved = plan.spec.get("approves")
+    return keys_for(manifest.steps[approved], task.scope) if approved else set()
+
+
+def _open(
+    host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, journal: Journal, seen: Snapshot
+) -> Gate | None:
+    """Return the gate as it stands after this delivery; None = the step is skipped."""
+    now = host.clock.now()
+    try:
+        scope = Scope(seen, host.blobs, task.scope)
+        entry = verdict(plan, task.scope, seen, scope)
+        if entry.kind == "blocked":
+            raise TransientFailure(f"Gate {task.path} was started before {entry.reason} had settled.")
+        if entry.kind == "skip":
+            skipped(host, plan, task.path, entry.reason, journal, seen)
+            return None
+        fresh = seen.gate(task.path) or _request(host, task, manifest, plan, seen, scope)
+    except StepFailure as failure:
+        record_failure(host, task, plan, task.path, failure)
+        raise
+    return journal.transact(seen, lambda again: decide_open(again, fresh, plan, task, now))[0]
+
+
+def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, seen: Snapshot, scope: Scope) -> Gate:
+    now, run = host.clock.now(), seen.run
+    approved = manifest.steps[plan.spec["approves"]] if plan.spec.get("approves") else None
+    arguments = (
+        values.store(scope.render(dict(approved.spec.get("with") or {})), host.blobs, task.tenant) if approved else None
+    )
+    excluded = run.initiator if plan.spec.get("not_initiator") else None
+    return Gate(
+        id=sha256(f"{run.id}|{task.path}".encode())[:16],
+        path=task.path,
+        step=plan.id,
+        approves=approved.id if approved else None,
+        tool=approved.spec["tool"] if approved else None,
+        risk=approved.risk if approved else None,
+        arguments=arguments,
+        digest=arguments.digest if arguments else "",
+        subject=str(scope.render(plan.spec.get("subject") or f"Decide {plan.id} of {run.workflow}"))[:200],
+        show=values.store(scope.render(plan.spec.get("show") or {}), host.blobs, task.tenant),
+        roles=tuple(plan.spec["approvers"]),
+        recipients=_recipients(host, plan, excluded),
+        excluded=excluded,
+        opened=now,
+        expires=now + int(plan.timeout * 1000),
+    )
+
+
+def _recipients(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[str, ...]:
+    people = {person.email for role in plan.spec["approvers"] for person in host.approvers.get(role, ())}
+    people.discard(excluded or "")
+    if not people:
+        roles = ", ".join(plan.spec["approvers"])
+        raise PermanentFailure(f"Nobody may decide gate {plan.id}: {roles} has no people. Add them to the approvers.")
+    return tuple(sorted(people))
+
+
+def decide_open(seen: Snapshot, fresh: Gate, plan: StepPlan, task: Task, now: int) -> Change[Gate]:
+    """Open the gate, or put a newer delivery's token on the open one. Raises NotOpened while the run unwinds."""
+    known, step = seen.gate(fresh.path), seen.step(fresh.path) or protocol.new_step(plan, fresh.path, task.epoch)
+    stop = protocol.stopped(seen.head, step, task)
+    if stop:
+        raise NotOpened(f"Gate {fresh.path} does not open: {stop.why}.")
+    if known and (known.status != "open" and step.status != "retrying"):
+        return Change(known)
+    if known and known.status == "open":
+        newer = known.entry < task.entry
+        registered = replace(known, token=task.token, entry=task.entry)
+        return Change(registered, (registered,)) if newer else Change(known)
+    gate = replace(
+        fresh,
+        status="open",
+        token=task.token,
+        entry=task.entry,
+        opened=now,
+        expires=now + int(plan.timeout * 1000),
+        mailed=(),
+        decided=None,
+        by=None,
+        tenant_pending=f"TENANT#{task.tenant}",
+    )
+    waiting = replace(step, status="waiting", attempt=step.attempt + 1, started=step.started or now)
+    head = replace(seen.head, waiting=seen.head.waiting + 1)
+    data = {"approves": gate.approves, "digest": gate.digest, "roles": list(gate.roles), "expires": gate.expires}
+    return Change(gate, (head, waiting, gate), (Note("gate_opened", gate.path, waiting.attempt, data),))
+
+
+def _answer_skipped(host: GateHost, task: Task, journal: Journal) -> None:
+    step = journal.read([f"STEP#{task.path}"]).step(task.path)
+    if step is None:
+        raise TransientFailure(f"The skip of {task.path} is not readable yet.")
+    settle(host, task, step)
+    host.engine.succeed(task.token, result(step))
+
+
+def _announce(host: GateHost, journal: Journal, gate: Gate) -> None:
+    """Mail everybody who was not mailed yet, each recorded, so that a repeated delivery mails nobody twice.
+
+    Raises StepTimeout when the gate has expired, TransientFailure when nobody could be reached.
+    """
+    if host.clock.now() >= gate.expires:
+        raise StepTimeout(f"Gate {gate.path} expired before it was decided.")
+    seen = journal.read(["RUN", gate.sk])
+    people = {person.email: person for group in host.approvers.values() for person in group}
+    failures: list[str] = []
+    for address in gate.recipients:
+        if address not in gate.mailed and address in people:
+            failures += _mail(host, journal, seen, gate, people[address])
+    if failures and len(failures) == len(gate.recipients):
+        raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
+
+
+def _mail(host: GateHost, journal: Journal, seen: Snapshot, gate: Gate, person: Person) -> list[str]:
+    note = Note("gate_mailed", gate.path, None, {"to": person.email})
+    failures: list[str] = []
+    try:
+        host.mail.send(host.letters(gate, seen.run, person, values.load(gate.show, host.blobs) or {}))
+    except StepFailure as failure:
+        failures = [str(failure)]
+        note = Note("gate_mail_failed", gate.path, None, {"to": person.email, "error": str(failure)[:300]})
+
+    def decide(again: Snapshot) -> Change[None]:
+        known = again.gate(gate.path)
+        if known is None or person.email in known.mailed:
+            return Change(None)
+        return Change(None, () if failures else (replace(known, mailed=(*known.mailed, person.email)),), (note,))
+
+    journal.transact(journal.read([gate.sk]), decide)
+    return failures
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A person's decision: what, who (the address that the link or token is for), their note."""
+
+    decision: Decision
+    by: str
+    note: str = ""
+    digest: str | None = None
+
+
+def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
+    """Record a person's decision by one conditional write and answer the gate; a repeated decision answers again.
+
+    Raises NotFound, Forbidden (the initiator may not), or Conflict: decided otherwise, expired, the run is unwinding,
+    or ``digest`` is not what the gate is bound to.
+    """
+    now = host.clock.now()
+    seen = journal.read([f"GATE#{path}", f"STEP#{path}"])
+    gate, _ = journal.transact(seen, lambda again: decide_word(again, path, word, now))
+    answer(host, gate)
+    return gate
+
+
+def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]:
+    """Decide a decision: valid once, only on an open gate, only by who may, only for what the gate is bound to."""
+    gate, step = seen.gate(path), seen.step(path)
+    if gate is None or step is None:
+        raise NotFound(f"The run has no open gate {path}.")
+    if gate.status == word.decision and gate.by == word.by:
+        return Change(gate)
+    _refuse(seen.head, gate, word, now)
+    decided = replace(gate, status=word.decision, decided=now, by=word.by, note=word.note, tenant_pending=None)
+    head = replace(seen.head, waiting=seen.head.waiting - 1)
+    data = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
+    closed, note = _closed(head, step, decided, now)
+    return Change(decided, (head, closed, decided), (Note("gate_decided", path, None, data), note))
+
+
+def _closed(head: Head, step: Step, gate: Gate, now: int) -> tuple[Step, Note]:
+    if gate.status == "approved":
+        outcome = protocol.Outcome(output=protocol.decision_value(gate), by="person")
+        return protocol.finished(step, outcome, now, head.seq + 2), Note("step_completed", step.path, step.attempt)
+    failure = Failure("rejected", f"Rejected by {gate.by}" + (f": {gate.note}" if gate.note else "."))
+    data = {"error": {"class": "rejected", "message": failure.message[:500]}}
+    failed = protocol.finished(step, protocol.Outcome(failure=failure), now, 0)
+    return failed, Note("step_failed", step.path, step.attempt, data)
+
+
+def _refuse(head: Head, gate: Gate, word: Word, now: int) -> None:
+    if gate.status != "open":
+        raise Conflict(f"This was already decided: {gate.status} by {gate.by}.", code="already_decided")
+    if head.ended or head.unwinding:
+        raise Conflict(f"The run is {head.ended or head.unwinding}; nothing is left to decide.", code="run_ended")
+    if now >= gate.expires:
+        raise Conflict("The time to decide is over.", code="expired")
+    if word.by == gate.excluded:
+        raise Forbidden("Who started the run may not decide this gate.", code="initiator")
+    if word.digest is not None and word.digest != gate.digest:
+        raise Conflict("What would run is not what was shown. Look at it again.", code="digest_mismatch")
+
+
+def answer(host: Host, gate: Gate) -> None:
+    """Send a decided gate's outcome to its token: success, or a failure that leads to the cascade."""
+    if gate.status == "approved":
+        host.engine.succeed(gate.token, {"status": "completed", "route": ""})
+    elif gate.status != "open":
+        host.engine.fail(gate.token, "Signalbox.Rejected", f"the gate was {gate.status}")

@@ -1,0 +1,98 @@
+"""Where the runtime runs: the ports a function was given, and the plan of the step at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from shared.errors import PermanentFailure
+from shared.manifest import Manifest, Retry, StepPlan
+from shared.runtime.journal import Journal
+
+if TYPE_CHECKING:
+    from shared.ports import Blobs, Clock, Engine, Models, Store, Tools
+    from shared.runtime.task import Task
+
+COMPENSATE, FALLBACK = "/compensate", "/fallback"
+"""Path suffixes of the steps that stand beside a step: its compensation and its fallback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published version: its number, the ARN that starts it, and what was compiled."""
+
+    workflow: str
+    version: int
+    hash: str
+    machine: str
+    manifest: Manifest
+
+
+class Definitions(Protocol):
+    """Published definitions."""
+
+    def manifest(self, workflow: str, version: int) -> Manifest:
+        """Return a version's manifest. Raises NotFound when it is not published."""
+        ...
+
+    def published(self, workflow: str, version: int | None = None) -> Published:
+        """Return a version, or the latest. Raises NotFound when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The ports that every function needs."""
+
+    store: Store
+    blobs: Blobs
+    clock: Clock
+    engine: Engine
+    definitions: Definitions
+
+    def journal(self, task: Task) -> Journal:
+        """Return the journal of the task's run."""
+        return Journal(self.store, self.clock, task.tenant, task.run)
+
+    def manifest(self, task: Task) -> Manifest:
+        """Return the manifest that the task's run is pinned to."""
+        return self.definitions.manifest(task.workflow, task.version)
+
+
+@dataclass(frozen=True, slots=True)
+class StepHost(Host):
+    """The ports of the function that calls models and tools."""
+
+    models: Models
+    tools: Tools
+
+
+def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:
+    """Return the plan of the step instance at ``path``, those beside a step included.
+
+    ``template`` names the step that a fallback is made from. Raises PermanentFailure for a path the definition lacks.
+    """
+    name = path.rsplit("/", 1)[-1]
+    if path.endswith(COMPENSATE):
+        return compensation(plan_of(manifest, path.removesuffix(COMPENSATE)))
+    if path.endswith(FALLBACK):
+        return fallback(plan_of(manifest, path.removesuffix(FALLBACK)), manifest, template)
+    if name not in manifest.steps:
+        raise PermanentFailure(f"Version {manifest.hash[:12]} of {manifest.workflow} has no step {path}.")
+    return manifest.steps[name]
+
+
+def compensation(plan: StepPlan) -> StepPlan:
+    """Return the plan that undoes ``plan``: its ``compensate`` call, retried with one key like any reversible call."""
+    undo = plan.spec.get("compensate")
+    if not undo:
+        raise PermanentFailure(f"Step {plan.id} declares no compensation.")
+    retry = Retry(max_retries=3, on=("timeout", "rate_limit", "transient"))
+    spec = {"tool": undo["tool"], "with": undo["with"], "cost": undo.get("cost", 0)}
+    return StepPlan(id=plan.id, type="tool", timeout=plan.timeout, retry=retry, risk="reversible", spec=spec)
+
+
+def fallback(plan: StepPlan, manifest: Manifest, template: str) -> StepPlan:
+    """Return the template step as it stands in for ``plan``: same edges, and the output schema it must fit."""
+    stand_in = manifest.steps[template or plan.fallback or ""]
+    return replace(stand_in, id=plan.id, needs=plan.needs, join=plan.join, when=None, output=plan.output)

@@ -1,0 +1,88 @@
+"""Whether a step may run: its edges, its join, the gate that names it, its ``when``. Pure, section by section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Step
+    from shared.manifest import Edge, StepPlan
+    from shared.runtime.journal import Snapshot
+    from shared.runtime.scope import Scope
+
+EdgeState = Literal["open", "active", "inactive", "failed", "optional"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``ready``, ``skip`` with its reason, or ``blocked`` by what has not settled yet."""
+
+    kind: Literal["ready", "skip", "blocked"]
+    reason: str = ""
+
+
+READY = Verdict("ready")
+
+
+def verdict(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdict:
+    """Decide whether the step may run, from its sources' records in ``seen``."""
+    refused = _gate_verdict(plan, prefix, seen)
+    if refused:
+        return refused
+    joined = _join(plan, [_edge(edge, plan, prefix, seen, scope) for edge in plan.needs])
+    if joined.kind == "ready" and not scope.holds(plan.when):
+        return Verdict("skip", f"when is false: {plan.when}")
+    return joined
+
+
+def _edge(edge: Edge, plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> tuple[Edge, EdgeState]:
+    return edge, edge_state(edge, plan.id, seen.step(f"{prefix}{edge.source}"), scope)
+
+
+def edge_state(edge: Edge, target: str, source: Step | None, scope: Scope) -> EdgeState:
+    """Return what the edge is now. A router's edge is active only to the target it chose."""
+    if source is None or not source.settled:
+        return "open"
+    if source.status in {"failed", "timed_out"}:
+        return "optional" if edge.optional else "failed"
+    if source.status != "completed" or (source.type == "router" and source.route != target):
+        return "inactive"
+    return "active" if scope.holds(edge.when) else "inactive"
+
+
+def _gate_verdict(plan: StepPlan, prefix: str, seen: Snapshot) -> Verdict | None:
+    gate = seen.gate(f"{prefix}{plan.approved_by}") if plan.approved_by else None
+    if gate and gate.status not in {"open", "approved"}:
+        return Verdict("skip", f"the gate {plan.approved_by} was {gate.status}")
+    return None
+
+
+def _join(plan: StepPlan, edges: list[tuple[Edge, EdgeState]]) -> Verdict:
+    if not edges:
+        return READY
+    if plan.join == "all":
+        return _join_all(edges)
+    needed = 1 if plan.join == "any" else int(plan.join)
+    active = sum(state == "active" for _, state in edges)
+    pending = sum(state == "open" for _, state in edges)
+    if active >= needed:
+        return READY
+    if active + pending < needed:
+        return Verdict("skip", f"{active} of {needed} needed edges are active and no more can become so")
+    return Verdict("blocked", _names(edges, "open"))
+
+
+def _join_all(edges: list[tuple[Edge, EdgeState]]) -> Verdict:
+    states = {state for _, state in edges}
+    if "open" in states:
+        return Verdict("blocked", _names(edges, "open"))
+    if "failed" in states:
+        return Verdict("skip", f"failed: {_names(edges, 'failed')}")
+    if "active" in states or states == {"optional"}:
+        return READY
+    return Verdict("skip", f"no active edge from {_names(edges, 'inactive')}")
+
+
+def _names(edges: list[tuple[Edge, EdgeState]], state: EdgeState) -> str:
+    return ", ".join(edge.source for edge, current in edges if current == state)

@@ -1,0 +1,173 @@
+"""One run's records as a unit of change: read a snapshot, decide purely, commit as one transaction, or read again.
+
+A decision is a pure function of a snapshot. It must recognise its own earlier success (by attempt id, fence or state),
+because after a lost answer it is asked again with the records that it already wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from shared.errors import NotFound, StoreConflict, TransientFailure
+from shared.ledger.records import Event, Gate, Head, Park, Record, Run, Step, revive, run_partition
+from shared.ports import Key, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from shared.ports import Clock, Store
+
+T = TypeVar("T")
+
+ATTEMPTS = 40
+"""How often one decision is tried against competing writers before it is given up as transient."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.010, 0.160
+"""Full jitter between tries, in seconds (explored for 50 writers at once)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event to append; its number and time are given when it is committed."""
+
+    type: str
+    path: str | None = None
+    attempt: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Records of one run, by sort key, as they were read together."""
+
+    records: Mapping[str, Record]
+
+    @property
+    def head(self) -> Head:
+        """The run's head. Raises NotFound when there is no such run."""
+        head = self.records.get("HEAD")
+        if not isinstance(head, Head):
+            raise NotFound("There is no such run.")
+        return head
+
+    @property
+    def run(self) -> Run:
+        """The run's facts. Raises NotFound when there is no such run."""
+        run = self.records.get("RUN")
+        if not isinstance(run, Run):
+            raise NotFound("There is no such run.")
+        return run
+
+    def step(self, path: str) -> Step | None:
+        """The record of a step instance, if anything has happened to it."""
+        record = self.records.get(f"STEP#{path}")
+        return record if isinstance(record, Step) else None
+
+    def gate(self, path: str) -> Gate | None:
+        """The record of a gate, if it was reached."""
+        record = self.records.get(f"GATE#{path}")
+        return record if isinstance(record, Gate) else None
+
+    def park(self, path: str) -> Park | None:
+        """The record of a registered token."""
+        record = self.records.get(f"PARK#{path}")
+        return record if isinstance(record, Park) else None
+
+    def steps(self) -> list[Step]:
+        """All step records of the snapshot."""
+        return [record for record in self.records.values() if isinstance(record, Step)]
+
+    def gates(self) -> list[Gate]:
+        """All gate records of the snapshot."""
+        return [record for record in self.records.values() if isinstance(record, Gate)]
+
+    def parks(self) -> list[Park]:
+        """All registered tokens of the snapshot."""
+        return [record for record in self.records.values() if isinstance(record, Park)]
+
+    def with_(self, records: Iterable[Record]) -> Snapshot:
+        """Return the snapshot with ``records`` put in."""
+        return Snapshot({**self.records, **{record.sk: record for record in records}})
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """What a decision wants: the result for its caller, the records to put, and the events to append."""
+
+    result: T
+    records: tuple[Record, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+class Journal:
+    """The records of one run behind conditional transactions."""
+
+    def __init__(self, store: Store, clock: Clock, tenant: str, run: str) -> None:
+        self._store = store
+        self._clock = clock
+        self.pk = run_partition(tenant, run)
+
+    def read(self, sks: Iterable[str]) -> Snapshot:
+        """Read the named records consistently, always with the head."""
+        keys = [Key(self.pk, sk) for sk in {"HEAD", *sks}]
+        return Snapshot({key.sk: revive(item) for key, item in self._store.read(keys).items()})
+
+    def read_all(self) -> Snapshot:
+        """Read every record of the run except its events."""
+        items = [item for prefix in ("GATE#", "PARK#", "STEP#") for item in self._store.query(self.pk, prefix)]
+        rest = self.read(["RUN"])
+        return rest.with_(revive(item) for item in items)
+
+    def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:
+        """Return the events with ``seq`` above ``after``, in order."""
+        items = self._store.query(self.pk, "EVENT#", after=f"EVENT#{after:010d}", limit=limit)
+        return [Event.from_item(item) for item in items]
+
+    def transact(self, seen: Snapshot, decide: Callable[[Snapshot], Change[T]]) -> tuple[T, Snapshot]:
+        """Commit what ``decide`` wants of ``seen``; on conflict read the same records again and ask again.
+
+        Returns the result and the snapshot after it. Raises TransientFailure when writers compete too long.
+        """
+        for attempt in range(ATTEMPTS):
+            change = decide(seen)
+            if not change.records and not change.notes:
+                return change.result, seen
+            try:
+                return change.result, self._commit(seen, change)
+            except StoreConflict:
+                self._clock.sleep(self._clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
+                seen = self.read(self._same(seen, change))
+        raise TransientFailure(f"The run's records changed {ATTEMPTS} times under this decision. It is tried again.")
+
+    def _same(self, seen: Snapshot, change: Change[T]) -> set[str]:
+        return {*seen.records, *(record.sk for record in change.records)}
+
+    def _commit(self, seen: Snapshot, change: Change[T]) -> Snapshot:
+        records = self._numbered(seen, change)
+        self._store.commit([self._write(seen, record) for record in records])
+        kept = [replace(record, rev=self._rev(seen, record) + 1) for record in records if not isinstance(record, Event)]
+        return seen.with_(kept)
+
+    def _numbered(self, seen: Snapshot, change: Change[T]) -> list[Record]:
+        """Return the records to write: with events, the head counts them and each gets its number."""
+        records = {record.sk: record for record in change.records}
+        if not change.notes:
+            return list(records.values())
+        head = records.get("HEAD", seen.records.get("HEAD"))
+        if not isinstance(head, Head):
+            raise NotFound("There is no such run.")
+        records["HEAD"] = replace(head, seq=head.seq + len(change.notes))
+        now = self._clock.now()
+        events = (
+            Event(seq=head.seq + n, at=now, type=note.type, path=note.path, attempt=note.attempt, data=dict(note.data))
+            for n, note in enumerate(change.notes, 1)
+        )
+        return [*records.values(), *events]
+
+    def _write(self, seen: Snapshot, record: Record) -> Write:
+        rev = self._rev(seen, record)
+        return Write(Key(self.pk, record.sk), record.to_item(), rev or None)
+
+    def _rev(self, seen: Snapshot, record: Record) -> int:
+        known = seen.records.get(record.sk)
+        return known.rev if known else 0

@@ -1,0 +1,176 @@
+"""Parked states: an await before a step, and a step that a person must look at.
+
+One primitive for both: register the task token (a newer delivery's wins), read again, and answer oneself when the
+wait is over already. Whoever settles writes first and sends then, so no wake-up is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from shared import values
+from shared.budget.rules import NANO
+from shared.errors import Conflict, InvalidRequest, NotFound
+from shared.ledger.records import Head, Park, Run, Step
+from shared.runtime import protocol
+from shared.runtime.calls import fits
+from shared.runtime.cascade import act
+from shared.runtime.host import plan_of
+from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.settle import keys_for, over, register
+from shared.runtime.unwinding import begin, start_unwinding
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from shared.manifest import StepPlan
+    from shared.runtime.host import Host
+    from shared.runtime.task import Task
+
+Resumption = Literal["retry", "skip", "accept", "fail"]
+
+
+def await_step(host: Host, task: Task) -> None:
+    """Park until the step's sources have settled, or answer at once when they have."""
+    plan = plan_of(host.manifest(task), task.path)
+    park = Park(path=task.path, kind="await", token=task.token, entry=task.entry)
+    valid, seen = register(host.journal(task), park, keys_for(plan, task.scope))
+    if seen.head.unwinding:
+        host.engine.fail(valid.token, "Signalbox.Unwinding", f"the run is {seen.head.unwinding}")
+    elif over(host, task, plan, seen):
+        host.engine.succeed(valid.token, {})
+
+
+def park_step(host: Host, task: Task) -> None:
+    """Park a paused step until a person says how it goes on, or answer at once when that was said already."""
+    path = _pause_path(task.path)
+    park = Park(path=path, kind="pause", token=task.token, entry=task.entry)
+    valid, seen = register(host.journal(task), park, [f"STEP#{task.path}"])
+    answer = _answer(seen, task.path)
+    if answer:
+        host.engine.succeed(valid.token, answer)
+
+
+def _pause_path(path: str) -> str:
+    return f"{path}/pause"
+
+
+def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
+    step = seen.step(path)
+    if seen.head.unwinding or seen.head.ended:
+        return act("fail")
+    if step is None or (step.status in {"paused", "unknown"} and not step.settled):
+        return None
+    return act("retry")
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """How much a person adds to the run's limits."""
+
+    usd: Decimal | None = None
+    tokens: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A person's word on a paused step: what to do, who says so, a result to accept, limits to raise."""
+
+    action: Resumption
+    by: str
+    result: Any = None
+    more: Raise | None = None
+
+
+def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Snapshot:
+    """Carry out a person's word on the paused step at ``task.path``.
+
+    Raises NotFound or Conflict when no such step is paused, InvalidRequest when an accepted result does not fit.
+    """
+    plan = plan_of(host.manifest(task), task.path)
+    result = _accepted(host, task, plan, order)
+    journal = host.journal(task)
+    park = f"PARK#{_pause_path(task.path)}"
+    seen = journal.read([f"STEP#{task.path}", park, "RUN"])
+    now = host.clock.now()
+    _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, result, now))
+    after = after.with_(journal.read([park]).records.values())
+    _send(host, after, task.path)
+    if after.head.unwinding:
+        start_unwinding(host, after, unwind_machine)
+    return after
+
+
+def _send(host: Host, seen: Snapshot, path: str) -> None:
+    park, answer = seen.park(_pause_path(path)), _answer(seen, path)
+    if park and answer:
+        host.engine.succeed(park.token, answer)
+
+
+def _accepted(host: Host, task: Task, plan: StepPlan, order: Order) -> values.Value | None:
+    if order.action != "accept":
+        return None
+    wrong = fits(order.result, plan.output)
+    if wrong:
+        raise InvalidRequest(f"The given result does not fit the output schema of {plan.id} at {wrong}")
+    return values.store(order.result, host.blobs, task.tenant)
+
+
+def decide_resume(seen: Snapshot, path: str, order: Order, result: values.Value | None, now: int) -> Change[None]:
+    """Decide a resumption: only a paused or unknown step, only while the run is not unwinding."""
+    head, step = seen.head, seen.step(path)
+    if step is None:
+        raise NotFound(f"The run has no step {path} yet.")
+    if step.status not in {"paused", "unknown"}:
+        raise Conflict(f"Step {path} is {step.status}, not paused.", code="not_paused")
+    if step.status == "unknown" and order.action == "retry":
+        raise Conflict(
+            f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then accept its "
+            "result, skip the step, or fail the run.",
+            code="unknown_outcome",
+        )
+    run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
+    head, step, notes = _resumed(head, step, order, result, now)
+    note = Note("step_resumed", path, None, {"action": order.action, "by": order.by})
+    return Change(None, (head, step, *run), (note, *notes))
+
+
+def _resumed(
+    head: Head, step: Step, order: Order, result: values.Value | None, now: int
+) -> tuple[Head, Step, tuple[Note, ...]]:
+    seq = head.seq + 2
+    if order.action == "accept":
+        done = protocol.finished(step, protocol.Outcome(output=result, by="person"), now, seq)
+        return head, done, (Note("step_completed", step.path, step.attempt, {"by": "person"}),)
+    if order.action == "skip":
+        skipped = replace(step, status="skipped", settled=True, ended=now, reason="by a person", settled_seq=seq)
+        return head, skipped, (Note("step_skipped", step.path, None, {"reason": f"by {order.by}"}),)
+    if order.action == "fail":
+        failed, note = begin(head, "failed", f"step {step.path}: given up by {order.by}")
+        return failed, replace(step, status="failed", ended=now), (note,)
+    return head, replace(step, status="retrying", retries=0, failure=None, reason=None), ()
+
+
+def _raised(run: Run, head: Head, more: Raise | None) -> tuple[tuple[Run, ...], Head]:
+    if more is None:
+        return (), head
+    usd = int((more.usd or 0) * NANO)
+    raised = replace(
+        run,
+        limit_usd=_plus(run.limit_usd, usd),
+        limit_tokens=_plus(run.limit_tokens, more.tokens),
+        limit_steps=_plus(run.limit_steps, more.steps),
+    )
+    left = replace(
+        head,
+        left_usd=_plus(head.left_usd, usd),
+        left_tokens=_plus(head.left_tokens, more.tokens),
+        left_steps=_plus(head.left_steps, more.steps),
+    )
+    return (raised,), left
+
+
+def _plus(limit: int | None, more: int) -> int | None:
+    return None if limit is None else limit + more

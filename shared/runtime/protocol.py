@@ -1,0 +1,289 @@
+"""Open and close: the two transactions around every call, as pure decisions over a snapshot.
+
+    open    HEAD (not unwinding, left >= worst case; left -=, open += 1) + STEP (holder, fence + 1, lease, hold, ledger)
+    close   HEAD (release the hold, charge what was used, open -= 1)     + STEP (outcome), valid only on the fence
+
+Each recognises its own earlier success, so it may be asked again after a lost answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shared.budget import rules
+from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
+from shared.ids import sha256
+from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
+from shared.runtime.host import COMPENSATE, FALLBACK
+from shared.runtime.journal import Change, Note, Snapshot
+from shared.values import Value, canonical
+
+if TYPE_CHECKING:
+    from shared.manifest import StepPlan
+    from shared.runtime.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The attempt may call. ``interrupted`` = an earlier holder may have called already."""
+
+    step: Step
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing to call: the step has settled."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Another process holds the step until ``until`` (ms)."""
+
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The run or the step opens nothing any more; ``why`` says it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The reservation does not fit; nothing was spent."""
+
+    refusal: rules.Refusal
+
+
+Opening = Opened | Done | Held | Stopped | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms."""
+
+    task: Task
+    plan: StepPlan
+    path: str
+    hold: Amount
+    arguments: Value
+    now: int
+    call: Call | None = None
+    model: str | None = None
+
+
+def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
+    """Reserve and record the intent, take over from a dead holder, or say why not."""
+    step = seen.step(ask.path) or new_step(ask.plan, ask.path, ask.task.epoch)
+    known = _already(step, ask.task) or stopped(seen.head, step, ask.task)
+    if known:
+        return Change(known)
+    if not step.open:
+        return _reserve(ask, seen.head, step, ())
+    if ask.plan.risk != "read" and ask.now < step.lease:
+        return Change(Held(step.lease))
+    head, step, lost = abandon(seen.head, step, ask.now)
+    if ask.plan.risk == "irreversible":
+        return _unknown(head, step, lost)
+    return _reserve(ask, head, step, (lost,))
+
+
+def _already(step: Step, task: Task) -> Opening | None:
+    if step.settled:
+        return Done(step)
+    return Opened(step) if step.open and step.holder == task.attempt else None
+
+
+def new_step(plan: StepPlan, path: str, epoch: int) -> Step:
+    """Return the record of a step to which nothing has happened yet."""
+    return Step(path=path, step=plan.id, type=plan.type, status="running", epoch=epoch)
+
+
+def stopped(head: Head, step: Step, task: Task) -> Stopped | None:
+    """Tell why nothing may open: the run unwinds or ended, the task is of an older epoch, or the step is parked."""
+    if head.epoch != task.epoch:
+        return Stopped(f"epoch {task.epoch} is over")
+    if head.ended or (head.unwinding and not step.path.endswith(COMPENSATE)):
+        return Stopped(f"the run is {head.ended or head.unwinding}")
+    if step.status in {"paused", "unknown", "cancelled"}:
+        return Stopped(f"the step is {step.status}")
+    return None
+
+
+def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, Step, Note]:
+    """Take a step from a holder that is dead or out of time. Raises the fence.
+
+    What the attempt used was never learned, so its whole hold stays charged.
+    """
+    note = Note("attempt_lost", step.path, step.attempt, {"used": shown(step.hold), "error": error})
+    spent = step.spent + step.hold
+    freed = replace(step, open=False, fence=step.fence + 1, hold=Amount(), spent=spent, holder=None)
+    # An attempt is not active beyond its time-out, but whatever closed after that was.
+    over = min(now, max(step.until, head.last_close))
+    return rules.release(head, step.hold, step.hold, over), freed, note
+
+
+def _unknown(head: Head, step: Step, lost: Note) -> Change[Opening]:
+    unknown = replace(step, status="unknown", reason="unknown_outcome")
+    note = Note("step_unknown", step.path, step.attempt)
+    return Change(Stopped("the outcome of its call is unknown"), (head, unknown), (lost, note))
+
+
+def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Change[Opening]:
+    interrupted = bool(notes) or step.call is not None
+    if step.arguments and step.arguments.digest != ask.arguments.digest:
+        raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
+    admitted = _admit(ask, head, step)
+    if isinstance(admitted, rules.Refusal):
+        return _refuse(ask, head, step, admitted, notes)
+    opened = replace(
+        step,
+        status="running",
+        attempt=step.attempt + 1,
+        fence=step.fence + 1,
+        holder=ask.task.attempt,
+        lease=ask.task.lease,
+        until=ask.now + int(ask.plan.timeout * 1000),
+        open=True,
+        hold=ask.hold,
+        call=ask.call,
+        arguments=ask.arguments,
+        model=ask.model,
+        failure=None,
+        started=step.started or ask.now,
+        opened=ask.now,
+    )
+    note = Note("step_opened", ask.path, opened.attempt, {"hold": shown(ask.hold), "model": ask.model})
+    return Change(Opened(opened, interrupted), (admitted, opened), (*notes, note))
+
+
+def _admit(ask: Ask, head: Head, step: Step) -> Head | rules.Refusal:
+    """Reserve for the attempt. A compensation is never refused: not undoing would cost more."""
+    if ask.path.endswith(COMPENSATE):
+        return replace(head, open=head.open + 1)
+    timeout = int(ask.plan.timeout * 1000)
+    return rules.step_short(ask.plan.budget, step.spent, ask.hold) or rules.admit(head, ask.hold, timeout, ask.now)
+
+
+def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tuple[Note, ...]) -> Change[Opening]:
+    failed = replace(step, status="failed", failure=failure_of(BudgetExceeded(str(refusal))), cascade=None)
+    note = Note("budget_refused", ask.path, None, {"level": refusal.level, "dimension": refusal.dimension})
+    return Change(Refused(refusal), (head, failed), (*notes, note))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended: an output (and a router's route), or a failure. ``used`` None = never learned."""
+
+    used: Amount | None = None
+    output: Value | None = None
+    route: str | None = None
+    failure: Failure | None = None
+    by: str | None = None
+
+
+def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step | None]:
+    """Settle the attempt on its fence. None = somebody else took over: this result is late and changes nothing."""
+    step = seen.step(opened.path)
+    if step and step.closed_by == opened.holder:
+        return Change(step)
+    if step is None or not step.open or step.fence != opened.fence:
+        return Change(None)
+    used = step.hold if outcome.used is None else outcome.used
+    head = rules.release(seen.head, step.hold, used, now)
+    closed = replace(
+        finished(step, outcome, now, head.seq + 1),
+        open=False,
+        hold=Amount(),
+        holder=None,
+        closed_by=opened.holder,
+        spent=step.spent + used,
+    )
+    note = _closing_note(step, closed, used, now)
+    return Change(closed, (head, closed, *beside(closed, seen)), (note,))
+
+
+def settle_free(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
+    """Close a step that makes no call and costs nothing: no hold, no open before it."""
+    known = seen.step(step.path)
+    if known and known.settled:
+        return Change(known)
+    closed = finished(replace(known or step, started=now, attempt=step.attempt + 1), outcome, now, seen.head.seq + 1)
+    return Change(closed, (closed,), (_closing_note(step, closed, Amount(), now),))
+
+
+def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
+    """Return the step with its outcome: completed and settled, or failed and for the cascade to decide."""
+    if outcome.failure:
+        return replace(step, status="failed", failure=outcome.failure, ended=now)
+    return replace(
+        step,
+        status="completed",
+        settled=True,
+        output=outcome.output,
+        route=outcome.route,
+        by=outcome.by or "step",
+        failure=None,
+        ended=now,
+        settled_seq=seq,
+    )
+
+
+def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Change[Step | None]:
+    """Record that the step is skipped, unless something has been recorded already. None = the run is ending."""
+    known = seen.step(path)
+    if known and (known.settled or known.open or known.attempt):
+        return Change(known)
+    if seen.head.ended or seen.head.unwinding:
+        return Change(None)
+    fresh = known or new_step(plan, path, seen.head.epoch)
+    skipped = replace(fresh, status="skipped", settled=True, ended=now, reason=reason, settled_seq=seen.head.seq + 1)
+    return Change(skipped, (skipped,), (Note("step_skipped", path, None, {"reason": reason}),))
+
+
+def decision_value(gate: Gate) -> Value:
+    """Return a gate step's output: the decision, who made it and when (ms), the notes."""
+    output = {"decision": gate.status, "by": gate.by, "at": gate.decided, "notes": gate.note}
+    text = canonical(output)
+    return Value(digest=sha256(text), size=len(text), text=text.decode())
+
+
+def failure_of(error: StepFailure) -> Failure:
+    """Return the record of a failed attempt."""
+    wish = None if error.retry_after is None else int(error.retry_after * 1000)
+    return Failure(error.error_class, str(error)[:2000], wish)
+
+
+def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
+    """Return the step that a completed compensation has undone, or for which a completed fallback stands in."""
+    if closed.status != "completed":
+        return ()
+    undone = seen.step(closed.path.removesuffix(COMPENSATE))
+    if undone and undone.path != closed.path:
+        return (replace(undone, status="compensated"),)
+    failed = seen.step(closed.path.removesuffix(FALLBACK))
+    if failed and failed.path != closed.path:
+        stood_in = Outcome(output=closed.output, route=closed.route, by="fallback")
+        return (finished(failed, stood_in, closed.ended or 0, closed.settled_seq or 0),)
+    return ()
+
+
+def _closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
+    data: dict[str, Any] = {"used": shown(used), "duration_ms": now - (step.opened or now)}
+    if closed.route is not None:
+        data["route"] = closed.route
+    if closed.failure:
+        data["error"] = {"class": closed.failure.error_class, "message": closed.failure.message}
+    if used.usd > step.hold.usd or used.tokens > step.hold.tokens:
+        data["overrun"] = True
+    return Note(f"step_{closed.status}", step.path, closed.attempt, data)
+
+
+def shown(amount: Amount) -> dict[str, int]:
+    """Return an amount as an event shows it (nano-USD, tokens, steps)."""
+    return {"usd": amount.usd, "tokens": amount.tokens, "steps": amount.steps}

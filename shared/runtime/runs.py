@@ -1,0 +1,145 @@
+"""A run's beginning: an idempotent request becomes one run and one execution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shared import values
+from shared.errors import Conflict, InvalidRequest, StoreConflict
+from shared.ids import ulid
+from shared.ledger.records import Event, Head, Request, Run, request_partition, revive, run_partition
+from shared.ports import Key, Write
+from shared.runtime.calls import fits
+from shared.runtime.journal import Journal
+from shared.runtime.unwinding import execution_input
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.manifest import Limits
+    from shared.runtime.host import Host, Published
+
+REQUEST_LIFE = 30 * 24 * 3600 * 1000
+"""How long (ms) a start request is remembered by its idempotency key."""
+INPUT_LIMIT = 5 * 1024 * 1024
+"""Largest input of a run, in bytes of canonical JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """Who asks for a run of what; ``key`` makes repeated requests one."""
+
+    tenant: str
+    initiator: str
+    trigger: str
+    input: Mapping[str, Any]
+    key: str | None = None
+
+
+def start_run(host: Host, published: Published, request: StartRequest) -> tuple[str, bool]:
+    """Create the run and start its execution. Returns the run's id and whether it is new.
+
+    A repeated request with the same key finishes what the first began. Raises InvalidRequest when the input does not
+    fit the workflow's schema, Conflict when the key was used for something else.
+    """
+    wrong = fits(request.input, published.manifest.input)
+    if wrong:
+        raise InvalidRequest(f"The input does not fit the input schema of {published.workflow} at {wrong}")
+    stored = values.store(request.input, host.blobs, request.tenant)
+    if stored.size > INPUT_LIMIT:
+        raise InvalidRequest(
+            f"The input has {stored.size} bytes; the limit is {INPUT_LIMIT}. Pass large data by reference."
+        )
+    run_id, new = _create(host, published, request, stored)
+    _execute(host, request.tenant, run_id)
+    return run_id, new
+
+
+def _create(host: Host, published: Published, request: StartRequest, stored: values.Value) -> tuple[str, bool]:
+    now = host.clock.now()
+    run_id = ulid(now)
+    asked = values.digest({"workflow": published.workflow, "input": stored.digest})
+    writes = _records(published, request, stored, run_id, now)
+    if request.key is None:
+        host.store.commit(writes)
+        return run_id, True
+    marker = Request(key=request.key, run=run_id, digest=asked)
+    place = Key(request_partition(request.tenant, request.key), marker.sk)
+    item = {**marker.to_item(), "expires": (now + REQUEST_LIFE) // 1000}
+    try:
+        host.store.commit([Write(place, item, None), *writes])
+    except StoreConflict:
+        return _same(host, place, asked), False
+    return run_id, True
+
+
+def _same(host: Host, place: Key, asked: str) -> str:
+    item = host.store.read([place]).get(place)
+    known = revive(item) if item else None
+    if not isinstance(known, Request):
+        raise StoreConflict("The run could not be created; try again.")
+    if known.digest != asked:
+        raise Conflict(
+            f"Idempotency-Key {known.key} was used for another workflow or input. Use a new key.",
+            code="idempotency_mismatch",
+        )
+    return known.run
+
+
+def _records(published: Published, request: StartRequest, stored: values.Value, run_id: str, now: int) -> list[Write]:
+    pk = run_partition(request.tenant, run_id)
+    limits = published.manifest.budget
+    run = Run(
+        id=run_id,
+        tenant=request.tenant,
+        workflow=published.workflow,
+        version=published.version,
+        hash=published.hash,
+        machine=published.machine,
+        initiator=request.initiator,
+        trigger=request.trigger,
+        created=now,
+        input=stored,
+        limit_usd=limits.usd,
+        limit_tokens=limits.tokens,
+        limit_steps=limits.steps,
+        limit_active=_milliseconds(limits.active_time),
+    )
+    data = {"workflow": run.workflow, "version": run.version, "initiator": run.initiator, "trigger": run.trigger}
+    event = Event(seq=1, at=now, type="run_started", data=data)
+    head = new_head(limits)
+    records = (head, listed(run, head), event)
+    return [Write(Key(pk, record.sk), record.to_item(), None) for record in records]
+
+
+def new_head(limits: Limits) -> Head:
+    """Return the head of a run that has just been created, with everything left."""
+    return Head(
+        seq=1,
+        left_usd=limits.usd,
+        left_tokens=limits.tokens,
+        left_steps=limits.steps,
+        active_left=_milliseconds(limits.active_time),
+    )
+
+
+def listed(run: Run, head: Head) -> Run:
+    """Return the run as lists find it when its head is ``head``."""
+    return replace(
+        run,
+        state=head.state,
+        projected=head.rev,
+        ended=head.ended_at,
+        tenant_workflow=f"TENANT#{run.tenant}#WORKFLOW#{run.workflow}",
+        tenant_state=f"TENANT#{run.tenant}#STATE#{head.state}",
+    )
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1000)
+
+
+def _execute(host: Host, tenant: str, run_id: str) -> None:
+    seen = Journal(host.store, host.clock, tenant, run_id).read(["RUN"])
+    host.engine.start(seen.run.machine, f"{run_id}.{seen.head.epoch}", execution_input(run_id, tenant, seen))

@@ -1,0 +1,132 @@
+"""One delivery of a step that calls a model or a tool: enter, open, call, close, settle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import BudgetExceeded, SignalboxError, StepFailure, TransientFailure
+from shared.runtime import protocol
+from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, usage_of
+from shared.runtime.host import COMPENSATE, FALLBACK, plan_of
+from shared.runtime.joins import READY, verdict
+from shared.runtime.journal import Change, Note
+from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
+from shared.runtime.scope import Scope
+from shared.runtime.settle import keys_for, settle
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Step
+    from shared.manifest import StepPlan
+    from shared.runtime.calls import Prepared
+    from shared.runtime.host import Host, StepHost
+    from shared.runtime.joins import Verdict
+    from shared.runtime.journal import Journal, Snapshot
+    from shared.runtime.protocol import Opening
+    from shared.runtime.task import Task
+
+_SUFFIX = {"run": "", "fallback": FALLBACK, "compensate": COMPENSATE}
+_CALLS = {"agent": agent_call, "tool": tool_call, "router": llm_router_call}
+
+
+class NotOpened(SignalboxError):
+    """This delivery may not call: another process holds the step, or nothing opens any more. The cascade decides."""
+
+
+def run_step(host: StepHost, task: Task) -> dict[str, Any]:
+    """Take the step of ``task`` as far as it goes. Returns what control flow needs.
+
+    Raises the attempt's StepFailure after it was recorded: the engine then asks the cascade.
+    """
+    path = task.path + _SUFFIX[task.op]
+    plan = plan_of(host.manifest(task), path, task.template)
+    journal = host.journal(task)
+    seen = journal.read({*keys_for(plan, task.scope), f"STEP#{task.path}", f"STEP#{path}"})
+    known = seen.step(path)
+    step = known if known and known.settled else _attempt(host, task, plan, path, journal, seen)
+    if task.op == "fallback":
+        step = journal.read([f"STEP#{task.path}"]).step(task.path) or step
+    settle(host, task, step)
+    return result(step)
+
+
+def result(step: Step) -> dict[str, Any]:
+    """Return what control flow needs to know of a settled step."""
+    return {"status": step.status, "route": step.route or ""}
+
+
+def enter(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot) -> Verdict:
+    """Decide whether the step may run. A compensation or a fallback may: who started it has decided that."""
+    if path != task.path:
+        return READY
+    found = verdict(plan, task.scope, seen, Scope(seen, host.blobs, task.scope))
+    if found.kind == "blocked":
+        raise TransientFailure(f"Step {path} was started before {found.reason} had settled; it waits and tries again.")
+    return found
+
+
+def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Journal, seen: Snapshot) -> Step:
+    try:
+        entry = enter(host, task, plan, path, seen)
+        if entry.kind == "skip":
+            return skipped(host, plan, path, entry.reason, journal, seen)
+        prepared = _CALLS[plan.type](host, task, plan, path, seen)
+        check_time(prepared.ask)
+    except StepFailure as failure:
+        record_failure(host, task, plan, path, failure)
+        raise
+    opening, seen = journal.transact(seen, lambda again: protocol.open_attempt(prepared.ask, again))
+    if isinstance(opening, Done):
+        return opening.step
+    if isinstance(opening, Opened):
+        return _call(host, prepared, opening, journal, seen)
+    raise _not_opened(path, opening)
+
+
+def skipped(host: Host, plan: StepPlan, path: str, reason: str, journal: Journal, seen: Snapshot) -> Step:
+    """Record the skip of the step at hand. Raises NotOpened when the run is ending."""
+    now = host.clock.now()
+    step, _ = journal.transact(seen, lambda again: protocol.skip(plan, path, reason, now, again))
+    if step is None:
+        raise NotOpened(f"Step {path} is not skipped any more: the run is ending.")
+    return step
+
+
+def _not_opened(path: str, opening: Opening) -> SignalboxError:
+    if isinstance(opening, Refused):
+        return BudgetExceeded(str(opening.refusal))
+    if isinstance(opening, Held):
+        return NotOpened(f"Step {path} is held by another process until {opening.until} ms.")
+    return NotOpened(f"Step {path} opens nothing: {getattr(opening, 'why', '')}.")
+
+
+def _call(host: StepHost, prepared: Prepared, opened: Opened, journal: Journal, seen: Snapshot) -> Step:
+    failed: StepFailure | None = None
+    try:
+        outcome = prepared.perform(opened)
+    except StepFailure as failure:
+        failed = failure
+        outcome = Outcome(used=usage_of(failure), failure=protocol.failure_of(failure))
+    now = host.clock.now()
+    closed, _ = journal.transact(seen, lambda again: protocol.close_attempt(opened.step, outcome, now, again))
+    if closed is None:
+        raise NotOpened(f"The result of {opened.step.path} came after its attempt was given up; nothing changed.")
+    if failed:
+        raise failed
+    return closed
+
+
+def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: StepFailure) -> None:
+    """Record a failure that came before anything was opened, so that the cascade can decide from the record."""
+
+    def decide(seen: Snapshot) -> Change[None]:
+        step = seen.step(path) or protocol.new_step(plan, path, task.epoch)
+        if step.settled or step.open or step.closed_by == task.attempt:
+            return Change(None)
+        outcome = Outcome(failure=protocol.failure_of(failure))
+        failed = replace(protocol.finished(step, outcome, host.clock.now(), 0), closed_by=task.attempt)
+        error = {"class": failure.error_class, "message": str(failure)[:500]}
+        return Change(None, (failed,), (Note("step_failed", path, None, {"error": error}),))
+
+    journal = host.journal(task)
+    journal.transact(journal.read([f"STEP#{path}"]), decide)

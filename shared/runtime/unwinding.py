@@ -1,0 +1,194 @@
+"""How a run stops early: the mark on its head, and the machine that answers, waits, undoes and writes the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import Conflict
+from shared.ledger.records import Ending, Gate, Head, Step
+from shared.runtime import protocol
+from shared.runtime.host import COMPENSATE
+from shared.runtime.journal import Change, Note, Snapshot
+
+if TYPE_CHECKING:
+    from shared.manifest import Manifest
+    from shared.runtime.host import Host
+    from shared.runtime.journal import Journal
+    from shared.runtime.task import Task
+
+PATIENCE = 300
+"""Longest single wait (s) of the unwind machine before it looks again."""
+
+
+UNDO_ATTEMPTS = 4
+"""How often a compensation is tried before a person is asked."""
+
+
+def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
+    """Mark the head as unwinding towards ``ending``: nothing opens any more, what is open may still close."""
+    note = Note("run_unwinding", None, None, {"towards": ending, "reason": reason})
+    return replace(head, unwinding=ending, reason=reason), note
+
+
+def request(host: Host, journal: Journal, ending: Ending, reason: str, unwind_machine: str) -> Snapshot:
+    """Ask the run to end as ``ending`` and see to it that it is unwound. Raises Conflict when it has ended already."""
+
+    def decide(seen: Snapshot) -> Change[None]:
+        head = seen.head
+        if head.ended:
+            raise Conflict(f"The run has already ended as {head.ended}.", code="run_ended")
+        if head.unwinding:
+            return Change(None)
+        marked, note = begin(head, ending, reason)
+        return Change(None, (marked,), (note,))
+
+    _, after = journal.transact(journal.read(["RUN"]), decide)
+    start_unwinding(host, after, unwind_machine)
+    return after
+
+
+def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str) -> None:
+    """Start the unwind machine for this epoch of the run; starting it again is harmless."""
+    run, head = seen.run, seen.head
+    host.engine.start(unwind_machine, f"{run.id}.{head.epoch}", execution_input(run.id, run.tenant, seen))
+
+
+def execution_input(run_id: str, tenant: str, seen: Snapshot) -> dict[str, Any]:
+    """Return an execution's input: which run it serves. It has the same size for every run."""
+    run, head = seen.run, seen.head
+    pin = {"id": run_id, "tenant": tenant, "workflow": run.workflow, "version": run.version, "epoch": head.epoch}
+    return {"run": pin, "scope": "", "routes": {}}
+
+
+def unwind(host: Host, task: Task) -> dict[str, Any]:
+    """Do the next thing that unwinding needs.
+
+    Returns the action: ``wait`` with seconds, ``compensate`` with a step, or ``done``.
+    """
+    journal, manifest = host.journal(task), host.manifest(task)
+    seen = journal.read_all()
+    if seen.head.ended or not seen.head.unwinding or seen.head.epoch != task.epoch:
+        return _answer("done")
+    seen = _answer_all(host, journal, seen)
+    if seen.head.open:
+        return _answer("wait", seconds=_drain(host, journal, seen, manifest))
+    step = _next_compensation(seen, manifest)
+    if step is None:
+        _end(journal, seen, host.clock.now())
+        return _answer("done")
+    return _undo(journal, seen, step)
+
+
+def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:
+    """Compensate ``step``: at once, again after a pause, or, after too many failures, when a person says so."""
+    undoing = seen.step(f"{step.path}{COMPENSATE}")
+    if undoing is None or undoing.status == "retrying":
+        return _answer("compensate", step=step.path)
+    if undoing.status == "failed" and undoing.attempt < UNDO_ATTEMPTS:
+        retry = replace(undoing, status="retrying", retries=undoing.retries + 1)
+        journal.transact(seen, lambda _: Change(None, (retry,)))
+        return _answer("wait", seconds=2**undoing.attempt)
+    if undoing.status == "failed":
+        journal.transact(seen, lambda again: _park_undo(again, undoing))
+    return _answer("wait", seconds=PATIENCE)
+
+
+def _park_undo(seen: Snapshot, undoing: Step) -> Change[None]:
+    known = seen.step(undoing.path)
+    if known is None or known.status != "failed":
+        return Change(None)
+    parked = replace(known, status="paused", reason="step_error")
+    head = replace(seen.head, paused=seen.head.paused + 1)
+    return Change(None, (head, parked), (Note("step_paused", known.path, known.attempt, {"reason": "step_error"}),))
+
+
+def _answer(action: str, seconds: int = 0, step: str = "") -> dict[str, Any]:
+    return {"action": action, "seconds": seconds, "step": step}
+
+
+def _answer_all(host: Host, journal: Journal, seen: Snapshot) -> Snapshot:
+    """Cancel what waits for people, then answer every registered token: each then finds the run unwinding."""
+    _, seen = journal.transact(seen, cancel_waiting)
+    for record in (*seen.gates(), *seen.parks()):
+        if record.token:
+            host.engine.fail(record.token, "Signalbox.Unwinding", f"the run is {seen.head.unwinding}")
+    return seen
+
+
+def cancel_waiting(seen: Snapshot) -> Change[None]:
+    """Cancel all open gates and parked steps at once."""
+    gates = [gate for gate in seen.gates() if gate.status == "open"]
+    asleep = [step for step in seen.steps() if not step.open and not step.settled and _waits(step)]
+    if not gates and not asleep:
+        return Change(None)
+    parked = sum(step.status in {"paused", "unknown"} for step in asleep)
+    head = replace(seen.head, waiting=seen.head.waiting - len(gates), paused=seen.head.paused - parked)
+    records = [*(_cancelled_gate(gate) for gate in gates), *(_cancelled_step(step) for step in asleep)]
+    notes = [Note("step_cancelled", step.path) for step in asleep]
+    return Change(None, (head, *records), tuple(notes))
+
+
+def _waits(step: Step) -> bool:
+    return step.status in {"waiting", "paused", "retrying"} and not step.path.endswith(COMPENSATE)
+
+
+def _cancelled_gate(gate: Gate) -> Gate:
+    return replace(gate, status="cancelled", tenant_pending=None)
+
+
+def _cancelled_step(step: Step) -> Step:
+    return replace(step, status="cancelled", settled=True)
+
+
+def _drain(host: Host, journal: Journal, seen: Snapshot, manifest: Manifest) -> int:
+    """Give up attempts whose process is surely dead; return the seconds until the next one can be."""
+    now = host.clock.now()
+    dead = [step.path for step in seen.steps() if step.open and step.lease <= now]
+    if dead:
+        journal.transact(seen, lambda again: _give_up(again, dead, manifest, now))
+        return 0
+    leases = [step.lease for step in seen.steps() if step.open]
+    return max(1, min(5, *(-(-(lease - now) // 1000) for lease in leases))) if leases else 1
+
+
+def _give_up(seen: Snapshot, paths: list[str], manifest: Manifest, now: int) -> Change[None]:
+    head, records, notes = seen.head, list[Step](), list[Note]()
+    for path in paths:
+        step = seen.step(path)
+        if step and step.open:
+            head, freed, lost = protocol.abandon(head, step, now)
+            plan = manifest.steps.get(step.step)
+            irreversible = plan is not None and plan.risk == "irreversible"
+            records.append(replace(freed, status="unknown" if irreversible else "failed"))
+            notes.append(lost)
+    return Change(None, (head, *records), tuple(notes))
+
+
+def _next_compensation(seen: Snapshot, manifest: Manifest) -> Step | None:
+    """Return the latest completed reversible step that is not undone yet; only failed and cancelled runs undo."""
+    if seen.head.unwinding not in {"failed", "cancelled"}:
+        return None
+    done = [step for step in seen.steps() if step.status == "completed" and _undoable(step, manifest)]
+    done = [step for step in done if not _settled(seen.step(f"{step.path}{COMPENSATE}"))]
+    return max(done, key=lambda step: step.settled_seq or 0, default=None)
+
+
+def _settled(step: Step | None) -> bool:
+    return step is not None and step.settled
+
+
+def _undoable(step: Step, manifest: Manifest) -> bool:
+    plan = manifest.steps.get(step.step)
+    return plan is not None and plan.type == "tool" and plan.risk == "reversible" and "/" not in step.path[-12:]
+
+
+def _end(journal: Journal, seen: Snapshot, now: int) -> None:
+    def decide(again: Snapshot) -> Change[None]:
+        head = again.head
+        if head.ended or not head.unwinding:
+            return Change(None)
+        ended = replace(head, ended=head.unwinding, ended_at=now)
+        return Change(None, (ended,), (Note(f"run_{head.unwinding}", None, None, {"reason": head.reason}),))
+
+    journal.transact(seen, decide)

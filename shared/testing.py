@@ -1,0 +1,202 @@
+"""Public fakes for every port: in memory, deterministic, with the same conditions as the real ones."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import NotFound, PermanentFailure, StoreConflict
+from shared.models.prices import price_of
+from shared.ports import Blobs, Clock, Engine, Item, Key, Mail, Message, ModelReply, ModelRequest, Models, Store, Tools
+from shared.runtime.host import Definitions, Published
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from shared.manifest import Manifest
+    from shared.ports import Usage, Write
+    from shared.tools.registry import Call
+
+INDEXES = {"by_workflow": ("tenant_workflow", "created"), "by_state": ("tenant_state", "created")}
+
+
+class MemoryStore(Store):
+    """A store in a dict. ``before_commit`` is called with the writes before each transaction, to inject faults."""
+
+    def __init__(self) -> None:
+        self.items: dict[Key, Item] = {}
+        self.before_commit: Callable[[Sequence[Write]], None] = lambda _: None
+        self._lock = threading.RLock()
+
+    def read(self, keys: Sequence[Key]) -> dict[Key, Item]:
+        """Return the items that exist."""
+        with self._lock:
+            return {key: dict(self.items[key]) for key in keys if key in self.items}
+
+    def query(self, pk: str, prefix: str, *, after: str = "", limit: int = 0) -> list[Item]:
+        """Return the partition's items under ``prefix`` above ``after``, in order."""
+        with self._lock:
+            keys = sorted(key for key in self.items if key.pk == pk and key.sk.startswith(prefix) and key.sk > after)
+            return [dict(self.items[key]) for key in (keys[:limit] if limit else keys)]
+
+    def index(self, name: str, value: str, *, limit: int, before: str = "") -> list[Item]:
+        """Return the newest items of an index, newest first."""
+        partition, sort = {**INDEXES, "pending": ("tenant_pending", "opened")}[name]
+        with self._lock:
+            found = [dict(item) for item in self.items.values() if item.get(partition) == value]
+        found = [item for item in found if not before or item[sort] < int(before)]
+        return sorted(found, key=lambda item: item[sort], reverse=True)[: limit or None]
+
+    def commit(self, writes: Sequence[Write]) -> None:
+        """Apply all writes or none. Raises StoreConflict when a condition does not hold."""
+        self.before_commit(writes)
+        with self._lock:
+            for write in writes:
+                known = self.items.get(write.key)
+                if (known["rev"] if known else None) != write.expected:
+                    raise StoreConflict(f"{write.key} has another revision than {write.expected}")
+            for write in writes:
+                place = {"pk": write.key.pk, "sk": write.key.sk, "rev": (write.expected or 0) + 1}
+                self.items[write.key] = {**write.item, **place}
+
+
+class MemoryBlobs(Blobs):
+    """Blobs in a dict."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, tenant: str, digest: str, data: bytes) -> str:
+        """Store ``data``."""
+        key = f"TENANT/{tenant}/blobs/{digest}"
+        self.objects[key] = data
+        return key
+
+    def get(self, key: str) -> bytes:
+        """Return the content. Raises PermanentFailure when it is gone."""
+        if key not in self.objects:
+            raise PermanentFailure(f"The stored object {key} is gone.")
+        return self.objects[key]
+
+
+class FrozenClock(Clock):
+    """A clock that moves only when told, or by sleeping. ``random`` (0 to 1) decides all jitter."""
+
+    def __init__(self, now: int = 1_790_000_000_000, random: float = 0.5) -> None:
+        self.time = now
+        self.random = random
+
+    def now(self) -> int:
+        """Return milliseconds since the epoch."""
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock."""
+        self.time += int(seconds * 1000)
+
+    def jitter(self, upper: float) -> float:
+        """Return the fixed share of ``upper``."""
+        return upper * self.random
+
+
+@dataclass
+class FakeEngine(Engine):
+    """Remembers executions and answers; ``gone`` holds tokens that nobody waits for."""
+
+    executions: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict[tuple[str, str], dict[str, Any]])
+    answers: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list[tuple[str, str, dict[str, Any]]])
+    gone: set[str] = field(default_factory=set[str])
+
+    def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
+        """Remember the execution, once a name."""
+        self.executions.setdefault((machine, name), dict(data))
+
+    def succeed(self, token: str, output: Mapping[str, Any]) -> bool:
+        """Remember the answer."""
+        return self._answer(token, "success", dict(output))
+
+    def fail(self, token: str, error: str, cause: str) -> bool:
+        """Remember the failure."""
+        return self._answer(token, "failure", {"error": error, "cause": cause})
+
+    def _answer(self, token: str, kind: str, data: dict[str, Any]) -> bool:
+        self.answers.append((token, kind, data))
+        if token in self.gone:
+            return False
+        self.gone.add(token)
+        return True
+
+
+class FakeModels(Models):
+    """Answers from a function; counts prompts by words."""
+
+    def __init__(self, answer: Callable[[ModelRequest], str]) -> None:
+        self._answer = answer
+        self.requests: list[ModelRequest] = []
+
+    def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the function's answer."""
+        self.requests.append(request)
+        text = self._answer(request)
+        usage = price_of(request.model).usage(_words(request), len(text.split()))
+        return ModelReply(text, usage)
+
+    def ceiling(self, request: ModelRequest, *, exact: bool = False) -> Usage:
+        """Return the bound in bytes, or exactly by words."""
+        tokens = _words(request) if exact else len(request.system.encode()) + len(request.prompt.encode())
+        return price_of(request.model).usage(tokens, request.max_tokens)
+
+
+def _words(request: ModelRequest) -> int:
+    return len(request.system.split()) + len(request.prompt.split())
+
+
+class FakeTools(Tools):
+    """Tools by name as functions of arguments and call; remembers every call."""
+
+    def __init__(self, functions: Mapping[str, Callable[[dict[str, Any], Call], Any]]) -> None:
+        self._functions = functions
+        self.calls: list[tuple[str, dict[str, Any], Call]] = []
+        self.costs: dict[str, int] = {}
+
+    def cost(self, name: str) -> int:
+        """Return the cost set for the tool, else nothing."""
+        return self.costs.get(name, 0)
+
+    def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
+        """Call the function."""
+        self.calls.append((name, dict(arguments), call))
+        return self._functions[name](dict(arguments), call)
+
+
+class FixedDefinitions(Definitions):
+    """Manifests by workflow name, all of version 1."""
+
+    def __init__(self, *manifests: Manifest) -> None:
+        self._manifests = {manifest.workflow: manifest for manifest in manifests}
+
+    def manifest(self, workflow: str, version: int) -> Manifest:
+        """Return the manifest."""
+        return self.published(workflow, version).manifest
+
+    def published(self, workflow: str, version: int | None = None) -> Published:
+        """Return the version. Raises NotFound for an unknown workflow or any version but 1."""
+        if workflow not in self._manifests or version not in {None, 1}:
+            raise NotFound(f"There is no version {version or 1} of {workflow}.", code="unknown_workflow")
+        manifest = self._manifests[workflow]
+        return Published(workflow, 1, manifest.hash, f"machine:{workflow}:1", manifest)
+
+
+class Outbox(Mail):
+    """Keeps mail instead of sending it. ``failure`` is raised while it is set."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.failure: Exception | None = None
+
+    def send(self, message: Message) -> None:
+        """Keep the mail."""
+        if self.failure:
+            raise self.failure
+        self.messages.append(message)
