@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 INLINE_LIMIT = 8 * 1024
 """Values above this many bytes of canonical JSON go to the blob store (8 KB)."""
+_SAFE = 2**53 - 1
+"""The largest integer that every JSON reader keeps exactly. Source: RFC 8259, section 6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,17 @@ def load(value: Value | None, blobs: Blobs) -> Any:
     if value is None:
         return None
     if value.text is not None:
-        return json.loads(value.text)
+        return parse(value.text)
     data = blobs.get(value.blob or "")
     if sha256(data) != value.digest:
         raise PermanentFailure(f"The stored value {value.blob} does not have its recorded digest. Restore the object.")
-    return json.loads(data)
+    return parse(data)
+
+
+def parse(data: str | bytes) -> Any:
+    """Return the JSON value of canonical text, which writes large doubles without exponent: they stay doubles."""
+    return json.loads(data, parse_int=_whole)
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if abs(int(digits)) <= _SAFE else float(digits)
