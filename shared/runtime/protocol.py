@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from shared.runtime.task import Task
 
 
+UNCERTAIN = frozenset({"timeout", "transient", "invalid_output", "unknown_outcome"})
+"""Classes of failures after which a call may have had its effect; a rate limit or a refusal had none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """The attempt may call. ``interrupted`` = an earlier holder may have called already."""
@@ -135,7 +139,7 @@ def _unknown(head: Head, step: Step, lost: Note) -> Change[Opening]:
 
 
 def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Change[Opening]:
-    interrupted = bool(notes) or step.call is not None
+    interrupted = bool(notes) or _uncertain(step)
     if step.arguments and step.arguments.digest != ask.arguments.digest:
         raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
     admitted = _admit(ask, head, step)
@@ -160,6 +164,11 @@ def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Chang
     )
     note = Note("step_opened", ask.path, opened.attempt, {"hold": shown(ask.hold), "model": ask.model})
     return Change(Opened(opened, interrupted), (admitted, opened), (*notes, note))
+
+
+def _uncertain(step: Step) -> bool:
+    """Tell whether the attempt before may have had its effect although it failed."""
+    return step.call is not None and step.failure is not None and step.failure.error_class in UNCERTAIN
 
 
 def _admit(ask: Ask, head: Head, step: Step) -> Head | rules.Refusal:

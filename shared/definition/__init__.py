@@ -1,0 +1,1 @@
+"""The workflow file: models, loader, expressions, types and checks."""

@@ -1,0 +1,154 @@
+"""pydantic's complaints about a workflow file, as findings with position and remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from shared.definition.models import Agent, Gate, Router, Step, ToolStep, Transform, Workflow
+from shared.definition.names import LATER_FIELDS, LATER_STEP_TYPES, STEP_TYPES, listed, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.definition.yaml_tree import Path
+
+Fault = tuple["Path", str, str]
+"""Where, what is wrong, what to do."""
+
+_STEP_MODELS: dict[str, type[Step]] = {
+    "agent": Agent,
+    "tool": ToolStep,
+    "transform": Transform,
+    "router": Router,
+    "human_gate": Gate,
+}
+
+
+def validate(data: Any) -> tuple[Workflow | None, list[Fault]]:
+    """Return the workflow, or every fault of ``data``."""
+    if not isinstance(data, dict):
+        return None, [((), "expected a mapping with `workflow` and `steps`", "")]
+    try:
+        return Workflow.model_validate(data), []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=True)
+        return None, [_fault(cast("dict[str, Any]", detail), data) for detail in details]
+
+
+def _fault(detail: dict[str, Any], data: Any) -> Fault:
+    path, missing = _walk(detail["loc"], data)
+    kind: str = detail["type"]
+    name = str(detail["loc"][-1]) if detail["loc"] else ""
+    if kind == "extra_forbidden":
+        return _unknown_field(path, data)
+    if kind == "missing":
+        return path, f"`{name}` is missing", _sibling_hint(name, path, data)
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _unknown_type(path, detail, data)
+    told = _expected(kind, detail)
+    return path, told if missing or not path else f"`{path[-1]}`: {told}", ""
+
+
+def _walk(loc: tuple[str | int, ...], data: Any) -> tuple[Path, bool]:
+    """Follow pydantic's location through the data, leaving out the marks it inserts for union members and keys."""
+    path: list[str | int] = []
+    complete = True
+    if loc[:1] == ("steps",):
+        loc = (*loc[:2], *loc[3:])  # the third element is the step's type, which may also be the name of a field
+    for element in loc:
+        known = isinstance(data, dict) and element in data
+        if known or (isinstance(data, list) and isinstance(element, int) and element < len(cast("list[Any]", data))):
+            path.append(element)
+            data = cast("Any", data)[element]
+            complete = True
+        else:
+            complete = False
+    return tuple(path), not complete
+
+
+def _unknown_field(path: Path, data: Any) -> Fault:
+    name = str(path[-1])
+    model = _model_at(path[:-1], data)
+    if model is None:
+        return path, f"`{name}` is not a field here", ""
+    if name in LATER_FIELDS.get(model.__name__, ()):
+        return path, f"`{name}` is not available yet", "Remove it; this version would ignore it."
+    fields = list(_fields(model))
+    return path, f"unknown field `{name}`", nearest(name, fields) or f"Fields here: {listed(fields)}."
+
+
+def _unknown_type(path: Path, detail: dict[str, Any], data: Any) -> Fault:
+    available = f"Available: {listed(STEP_TYPES)}."
+    if detail["type"] == "union_tag_not_found":
+        return path, "the step has no `type`", available
+    tag = str(detail["ctx"]["tag"])
+    at = (*path, "type") if isinstance(data, dict) else path
+    if tag in LATER_STEP_TYPES:
+        return at, f"steps of type `{tag}` are not available yet", available
+    return at, f"unknown step type `{tag}`", f"{nearest(tag, STEP_TYPES)} {available}".strip()
+
+
+def _sibling_hint(name: str, path: Path, data: Any) -> str:
+    """Name a present but misspelt field that the missing one may hide behind."""
+    for element in path:
+        data = data[element]
+    model = _model_at(path, data)
+    known = set(_fields(model)) if model else set[str]()
+    present = [key for key in cast("dict[str, Any]", data) if key not in known] if isinstance(data, dict) else []
+    close = nearest(name, present)
+    return close.replace("Did you mean", "Is it misspelt as") if close else f"Add `{name}: ...`."
+
+
+def _expected(kind: str, detail: dict[str, Any]) -> str:
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind == "literal_error":
+        expected = str(detail["ctx"]["expected"])
+        options = [option.strip("' ") for option in expected.replace(" or ", ", ").split(",")]
+        remedy = nearest(str(detail["input"]), options)
+        return f"expected one of {listed(options)}, not `{detail['input']}`. {remedy}".strip()
+    wanted = {
+        "string_type": "expected text",
+        "bool_type": "expected true or false",
+        "int_type": "expected a whole number",
+        "dict_type": "expected a mapping",
+        "tuple_type": "expected a list",
+        "model_type": "expected a mapping",
+        "model_attributes_type": "expected a mapping",
+        "string_too_short": "must not be empty",
+        "too_short": "must not be empty",
+    }
+    return wanted.get(kind) or str(detail["msg"])[:1].lower() + str(detail["msg"])[1:]
+
+
+def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
+    """Return the model that describes the mapping at ``path``."""
+    model: type[BaseModel] | None = Workflow
+    if len(path) > 1 and path[0] == "steps":
+        model, path = _step_model(path[1], data), path[2:]
+    for element in path:
+        if isinstance(element, int) or model is None:
+            continue
+        field = _fields(model).get(str(element))
+        model = next(_models_in(field.annotation), None) if field else None
+    return model
+
+
+def _step_model(name: str | int, data: Any) -> type[Step] | None:
+    try:
+        return _STEP_MODELS.get(data["steps"][name]["type"])
+    except (KeyError, TypeError):
+        return None
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

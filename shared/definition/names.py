@@ -1,0 +1,39 @@
+"""Names: which are allowed, which are not available yet, and the nearest one to a misspelt one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+STEP_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
+WORKFLOW_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+CEL_RESERVED = frozenset(
+    {"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop"}
+    | {"namespace", "null", "package", "return", "true", "var", "void", "while"}
+)
+"""Words that CEL cannot read, or may one day not read, as a field: ``steps.in`` is a syntax error."""
+
+STEP_TYPES = ("agent", "tool", "transform", "router", "human_gate")
+LATER_STEP_TYPES = ("sub_workflow", "map", "loop", "wait")
+LATER_FIELDS: dict[str, frozenset[str]] = {
+    "Workflow": frozenset({"triggers", "deadline"}),
+    "Agent": frozenset({"tools", "max_turns", "context"}),
+    "Gate": frozenset({"edit", "quorum", "remind_after", "escalate"}),
+}
+"""Fields of the design that a later version reads. They are refused rather than silently ignored."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``Did you mean ...?`` for the closest known name, or an empty text."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"Did you mean `{close[0]}`?" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the names as one readable list."""
+    return ", ".join(f"`{name}`" for name in names) or "none"
