@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shared.runtime.journal import Journal
     from shared.runtime.task import Task
 
-PATIENCE = 300
+PATIENCE = 1800
 """Longest single wait (s) of the unwind machine before it looks again."""
 
 

@@ -154,7 +154,7 @@ def test_a_compensation_that_keeps_failing_waits_for_a_person():
 
     def later(seconds):
         sleep(seconds)
-        if seconds == 300:
+        if seconds == 1800:
             resume_step(w.steps, task(w, "post/compensate"), Order("skip", "ops"), UNWIND)
 
     w.clock.sleep = later

@@ -1,0 +1,43 @@
+"""The machine that ends a run which must not go on: one an environment, the same for every definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.asl.states import Catcher, Choice, Machine, Succeed, Task, Wait
+from shared.asl.tasks import CONTROL_FUNCTION, CONTROL_TIMEOUT, RETRY, STEP_FUNCTION, payload
+
+COMPENSATE_TIMEOUT = 900
+"""Seconds; no Lambda function runs longer. Source: Lambda quotas, "Function timeout"."""
+
+
+def unwind_machine() -> dict[str, Any]:
+    """Return the ASL of the unwind machine.
+
+    It asks the control function again and again: ``wait`` some seconds, ``compensate`` a step, or ``done``. A failed
+    compensation leads back to the question, since the step's record says what to do about it.
+    """
+    states = {
+        "unwind": Task(
+            CONTROL_FUNCTION,
+            payload("unwind"),
+            CONTROL_TIMEOUT,
+            "decided",
+            select={name: f"$.Payload.{name}" for name in ("action", "seconds", "step")},
+            result_path="$.unwind",
+            retry=RETRY,
+        ),
+        "decided": Choice("$.unwind.action", (("compensate", "compensate"), ("done", "unwound")), "wait"),
+        "wait": Wait("$.unwind.seconds", "unwind"),
+        "compensate": Task(
+            STEP_FUNCTION,
+            payload("compensate") | {"step.$": "$.unwind.step"},
+            COMPENSATE_TIMEOUT,
+            "unwind",
+            retry=RETRY,
+            catch=(Catcher("unwind"),),
+        ),
+        "unwound": Succeed(),
+    }
+    comment = "Ends a run that must not go on: waits for what is under way, compensates, writes the last event."
+    return Machine("unwind", states, comment).to_json()

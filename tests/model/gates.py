@@ -1,0 +1,205 @@
+"""A gate: the task that opens it, approvers who disagree, its time-out, and a cancel of the run.
+
+``SoundGate`` keeps state and token in one item, changes it by one conditional write from ``open``, and looks again
+after registering. ``NaiveGate`` reads, decides and writes as separate operations, and parks without looking.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.model.explorer import Actor, Model, Move, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+APPROVER, REJECTER, CANCEL = "approver", "rejecter", "cancel"
+WANTED = {APPROVER: "approved", REJECTER: "rejected"}
+
+
+class World(NamedTuple):
+    """The gate's item, the head's mark, and the engine's token task. ``outcome`` is what the engine follows."""
+
+    todo: frozenset[str]
+    again: frozenset[str] = frozenset()
+    decision: str = ""
+    by: str = ""
+    token: int = 0
+    decisions: int = 0
+    unwinding: bool = False
+    late: bool = False
+    announced: bool = False
+    attempt: int = 1
+    status: str = "running"
+    outcome: str = ""
+    expired: bool = False
+
+
+class Gate(Model):
+    """Engine, people and invariants; subclasses say how opening and deciding are written."""
+
+    def __init__(self, people: frozenset[str]) -> None:
+        self.people = people
+        self.programs = {
+            "open": self.run_open,
+            "decide": self.run_decide,
+            "expire": self.run_expire,
+            "cancel": self.run_cancel,
+        }
+
+    def start(self):
+        return World(self.people), (Actor("open", "gate", 1),)
+
+    def run_open(self, actor: Actor):
+        raise NotImplementedError
+
+    def run_decide(self, actor: Actor):
+        raise NotImplementedError
+
+    def run_expire(self, actor: Actor):
+        """The token has timed out and the cascade runs: it follows a recorded decision, else records the expiry."""
+        yield ("decide", "expired")
+        decision, _ = yield ("read",)
+        return decision
+
+    def run_cancel(self, actor: Actor):
+        yield ("unwind",)
+        yield ("decide", "cancelled")
+        decision, token = yield ("read",)
+        if decision not in {"", "open"}:
+            yield ("send", token, decision)
+        return ""
+
+    # Operations
+
+    def apply(self, world: World, actor: Actor, operation: tuple[Any, ...]):
+        name, *arguments = operation
+        return getattr(self, name)(world, actor, *arguments)
+
+    def open(self, world: World, actor: Actor):
+        if world.token > actor.attempt:
+            return world, "newer"
+        if world.decision:
+            return world._replace(token=actor.attempt), "registered"
+        if world.unwinding:
+            return world._replace(decision="cancelled", decisions=1, token=actor.attempt), "registered"
+        return world._replace(decision="open", token=actor.attempt), "registered"
+
+    def announce(self, world: World, actor: Actor):
+        return world._replace(announced=True), None
+
+    def decide(self, world: World, actor: Actor, decision: str):
+        if world.decision != "open":
+            won = (world.decision, world.by) == (decision, actor.task)
+            return world, "won" if won else "lost"
+        if world.unwinding and decision not in {"cancelled", "expired"}:
+            return world, "lost"
+        return self.write(world, actor, decision)
+
+    def write(self, world: World, actor: Actor, decision: str):
+        late = world.late or (world.unwinding and decision == "approved")
+        decided = world._replace(decision=decision, by=actor.task, decisions=world.decisions + 1, late=late)
+        return decided, "won"
+
+    def read(self, world: World, actor: Actor):
+        return world, (world.decision, world.token)
+
+    def unwind(self, world: World, actor: Actor):
+        return world._replace(unwinding=True), None
+
+    def send(self, world: World, actor: Actor, token: int, decision: str):
+        valid = world.attempt == token and world.status in {"running", "parked"}
+        return (world._replace(status="done", outcome=decision) if valid else world), None
+
+    # Engine and people
+
+    def returned(self, world: World, actor: Actor, value: str):
+        if actor.program == "expire":
+            return world._replace(status="done", outcome=value)
+        valid = actor.program == "open" and actor.attempt == world.attempt and world.status == "running"
+        return world._replace(status="parked") if valid else world
+
+    def died(self, world: World, actor: Actor):
+        if actor.program in {"decide", "cancel"}:
+            return world._replace(again=world.again | {actor.task})  # who saw an error tries again
+        if actor.program == "expire":
+            return world._replace(status="cascade")
+        valid = actor.attempt == world.attempt and world.status == "running"
+        return world._replace(status="again") if valid else world
+
+    def environment(self, state: State) -> Iterator[Move]:
+        world = state.world
+        if world.status == "again" or (world.status == "running" and state.faults):
+            yield self.delivered_again(state, given_up=world.status == "running")
+        if world.status == "cascade" or (world.status == "parked" and not world.expired):
+            begun = world._replace(status="expiring", expired=True)
+            actors = (*state.actors, Actor("expire", "expiry", 1))
+            yield Move(
+                "the token times out", state._replace(world=begun, actors=actors), optional=world.status == "parked"
+            )
+        for who in sorted(world.todo | world.again):
+            if who == CANCEL or world.announced:
+                yield self.acts(state, who)
+
+    def delivered_again(self, state: State, *, given_up: bool) -> Move:
+        world = state.world._replace(attempt=state.world.attempt + 1, status="running")
+        actors = (*state.actors, Actor("open", "gate", world.attempt))
+        return Move("the gate is delivered again", State(world, actors, state.faults - given_up), optional=given_up)
+
+    def acts(self, state: State, who: str) -> Move:
+        world = state.world
+        optional = who not in world.again  # nobody must decide, but who began to, goes on until there is an answer
+        world = world._replace(todo=world.todo - {who}, again=world.again - {who})
+        actor = Actor("cancel" if who == CANCEL else "decide", who, 1)
+        return Move(f"{who} acts", state._replace(world=world, actors=(*state.actors, actor)), optional=optional)
+
+    def always(self, world: World) -> Iterator[str]:
+        if world.decisions > 1:
+            yield "decision overwritten"
+        if world.late:
+            yield "approved after cancel"
+
+    def at_rest(self, world: World) -> Iterator[str]:
+        decided = world.decision not in {"", "open"}
+        if decided and world.status == "parked":
+            yield "decided but asleep"
+        if world.status != "done" and world.unwinding:
+            yield "cancelled but asleep"
+        if decided and world.status == "done" and world.outcome != world.decision:
+            yield "the engine follows another outcome than the record"
+
+
+class SoundGate(Gate):
+    """One conditional write decides; whoever registers looks again; whoever decides sends again."""
+
+    def run_open(self, actor: Actor):
+        if (yield ("open",)) == "newer":
+            return ""
+        decision, _ = yield ("read",)
+        if decision not in {"", "open"}:
+            yield ("send", actor.attempt, decision)
+        yield ("announce",)
+        return ""
+
+    def run_decide(self, actor: Actor):
+        yield ("decide", WANTED[actor.task])
+        decision, token = yield ("read",)
+        if decision not in {"", "open"}:
+            yield ("send", token, decision)
+        return ""
+
+
+class NaiveGate(Gate):
+    """Look, then write; park without looking again."""
+
+    def run_open(self, actor: Actor):
+        if (yield ("open",)) != "newer":
+            yield ("announce",)
+        return ""
+
+    def run_decide(self, actor: Actor):
+        decision, token = yield ("read",)
+        if decision == "open":
+            yield ("write", WANTED[actor.task])
+            yield ("send", token, WANTED[actor.task])
+        return ""
