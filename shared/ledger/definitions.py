@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import NotFound
+from shared.ledger.keys import latest_key, version_key
 from shared.manifest import Manifest
-from shared.ports import Item, Key
 from shared.runtime.host import Definitions, Published
 
 if TYPE_CHECKING:
-    from shared.ports import Store
+    from shared.ports import Item, Key, Store
 
 
 class DefinitionTable(Definitions):
@@ -36,11 +36,11 @@ class DefinitionTable(Definitions):
 
     def latest(self, workflow: str) -> int:
         """Return the number of the newest version. Raises NotFound when the workflow is not published."""
-        return int(self._read(Key(f"WORKFLOW#{workflow}", "LATEST"), f"workflow {workflow}")["version"])
+        return int(self._read(latest_key(workflow), f"workflow {workflow}")["version"])
 
     def item(self, workflow: str, version: int) -> Item:
         """Return a version's item with its definition text. Raises NotFound when it is not published."""
-        return self._read(Key(f"WORKFLOW#{workflow}", f"VERSION#{version:06d}"), f"version {version} of {workflow}")
+        return self._read(version_key(workflow, version), f"version {version} of {workflow}")
 
     def _read(self, key: Key, what: str) -> Item:
         item = self._store.read([key]).get(key)

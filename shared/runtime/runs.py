@@ -28,13 +28,14 @@ INPUT_LIMIT = 5 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """Who asks for a run of what; ``key`` makes repeated requests one."""
+    """Who asks for a run of what; ``key`` makes repeated requests one. ``version`` None = the latest."""
 
     tenant: str
     initiator: str
     trigger: str
     input: Mapping[str, Any]
     key: str | None = None
+    version: int | None = None
 
 
 def start_run(host: Host, published: Published, request: StartRequest) -> tuple[str, bool]:
@@ -59,7 +60,7 @@ def start_run(host: Host, published: Published, request: StartRequest) -> tuple[
 def _create(host: Host, published: Published, request: StartRequest, stored: values.Value) -> tuple[str, bool]:
     now = host.clock.now()
     run_id = ulid(now)
-    asked = values.digest({"workflow": published.workflow, "input": stored.digest})
+    asked = values.digest({"workflow": published.workflow, "version": request.version, "input": stored.digest})
     writes = _records(published, request, stored, run_id, now)
     if request.key is None:
         host.store.commit(writes)

@@ -1,0 +1,158 @@
+"""The only place where clients are built: one cached host a function, from its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import boto3
+from botocore.config import Config
+
+from shared import settings
+from shared.blobs.s3 import S3Blobs
+from shared.clock import SystemClock
+from shared.engine.stepfunctions import StepFunctions
+from shared.errors import PermanentFailure
+from shared.ledger.definitions import DefinitionTable
+from shared.ledger.dynamodb import DynamoStore
+from shared.runtime.host import Host, StepHost
+
+if TYPE_CHECKING:
+    from shared.api.host import ApiHost
+    from shared.approvals.host import ApprovalsHost
+    from shared.publishing.rules import Publisher
+    from shared.runtime.gates import GateHost
+    from shared.settings import Environment
+
+_CODE = Path(__file__).parent.parent
+_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 4}, connect_timeout=3, read_timeout=10)
+"""Repeats lost answers of our own stores and engine, all of which recognise a repetition."""
+_ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=3, read_timeout=30)
+"""For calls with effects outside: the cascade is their only retry layer."""
+
+
+@cache
+def _client(service: str) -> Any:
+    return cast("Any", boto3).client(service, config=_CONFIG)
+
+
+def _table(name: str) -> DynamoStore:
+    return DynamoStore(_client("dynamodb"), name)
+
+
+def _host(environment: Environment) -> dict[str, Any]:
+    return {
+        "store": _table(environment.runs_table),
+        "blobs": S3Blobs(_client("s3"), environment.blobs_bucket),
+        "clock": SystemClock(),
+        "engine": StepFunctions(_client("stepfunctions")),
+        "definitions": DefinitionTable(_table(environment.definitions_table)),
+    }
+
+
+def _secret(arn: str) -> str:
+    return _client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
+
+
+def _model_key(arn: str) -> str:
+    try:
+        return json.loads(_secret(arn))["anthropic_api_key"]
+    except (ValueError, KeyError, TypeError) as error:
+        wanted = '{"anthropic_api_key": "..."}'
+        raise PermanentFailure(f"The model secret holds no key. Put {wanted} into {arn}.") from error
+
+
+@cache
+def start_host() -> Host:
+    """Return the host of ``start``."""
+    return Host(**_host(settings.StartEnvironment.read(os.environ)))
+
+
+@cache
+def step_host() -> StepHost:
+    """Return the host of ``step``, with its models and tools."""
+    from shared.models.anthropic import AnthropicModels  # noqa: PLC0415 - only this function calls models
+    from shared.tools.host import ToolBox  # noqa: PLC0415
+    from shared.tools.registry import load_tools  # noqa: PLC0415
+
+    environment = settings.StepEnvironment.read(os.environ)
+    models = AnthropicModels(lambda: _model_key(environment.model_secret), environment.models_url)
+    tools = ToolBox(load_tools(_CODE / "workflows" / "tools"), environment.tool_settings)
+    return StepHost(**_host(environment), models=models, tools=tools)
+
+
+@cache
+def control_host() -> tuple[Host, str]:
+    """Return the host of ``control`` and the unwind machine's ARN."""
+    environment = settings.ControlEnvironment.read(os.environ)
+    return Host(**_host(environment)), environment.unwind_machine
+
+
+@cache
+def gate_host() -> GateHost:
+    """Return the host of ``gate``, with mail and the people who decide."""
+    from shared.approvals.letters import LetterWriter  # noqa: PLC0415 - only this function writes letters
+    from shared.approvals.ses import SesMail  # noqa: PLC0415
+    from shared.runtime.gates import GateHost  # noqa: PLC0415
+
+    environment = settings.GateEnvironment.read(os.environ)
+    mail = SesMail(cast("Any", boto3).client("sesv2", config=_ONCE), environment.sender)
+    letters = LetterWriter(environment.public_url, _secret(environment.link_secret).encode())
+    return GateHost(**_host(environment), mail=mail, letters=letters, approvers=environment.approvers)
+
+
+@cache
+def approvals_host() -> ApprovalsHost:
+    """Return the host of ``approvals``, with the key that verifies its links."""
+    from shared.approvals.host import ApprovalsHost  # noqa: PLC0415 - only this function serves pages
+
+    environment = settings.ApprovalsEnvironment.read(os.environ)
+    key = _secret(environment.link_secret).encode()
+    return ApprovalsHost(**_host(environment), link_key=key, approvers=environment.approvers)
+
+
+@cache
+def api_host() -> ApiHost:
+    """Return the host of ``api``, which starts runs through the function that may."""
+    from shared.api.aws import LambdaStart  # noqa: PLC0415 - only this function answers the API
+    from shared.api.host import ApiHost  # noqa: PLC0415
+
+    environment = settings.ApiEnvironment.read(os.environ)
+    return ApiHost(
+        **_host(environment),
+        tokens=_table(environment.tenants_table),
+        catalogue=_table(environment.definitions_table),
+        start=LambdaStart(_client("lambda"), environment.start_function),
+        unwind_machine=environment.unwind_machine,
+    )
+
+
+@cache
+def finalise_host() -> tuple[Host, str]:
+    """Return the host of ``finalise`` and the unwind machine's ARN."""
+    environment = settings.FinaliseEnvironment.read(os.environ)
+    return Host(**_host(environment)), environment.unwind_machine
+
+
+@cache
+def project_store() -> DynamoStore:
+    """Return the runs table for ``project``."""
+    return _table(settings.ProjectEnvironment.read(os.environ).runs_table)
+
+
+@cache
+def publisher() -> Publisher:
+    """Return the publisher of workflow versions."""
+    from shared.publishing.aws import S3Assets, StepFunctionsMachines  # noqa: PLC0415 - only this function publishes
+    from shared.publishing.rules import Publisher  # noqa: PLC0415
+
+    environment = settings.PublishEnvironment.read(os.environ)
+    return Publisher(
+        store=_table(environment.definitions_table),
+        machines=StepFunctionsMachines(_client("stepfunctions")),
+        assets=S3Assets(_client("s3")),
+        clock=SystemClock(),
+    )

@@ -1,0 +1,1 @@
+"""Settles steps without calls, and decides after failures."""

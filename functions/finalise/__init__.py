@@ -1,0 +1,1 @@
+"""Compares executions that ended with their runs."""

@@ -1,0 +1,22 @@
+"""Opens a gate, or registers a new delivery of it; the answer comes when a person decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from functions import bootstrap
+from shared.observability import about, logger
+from shared.runtime.gates import run_gate
+from shared.runtime.task import LambdaContext, parse_task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handle(event: Mapping[str, Any], context: LambdaContext) -> None:
+    """Open the gate and write to its approvers."""
+    host = bootstrap.gate_host()
+    task = parse_task(event, context, host.clock.now())
+    about(task)
+    run_gate(host, task)

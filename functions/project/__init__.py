@@ -1,0 +1,1 @@
+"""Keeps the list view of runs."""

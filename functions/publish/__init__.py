@@ -1,0 +1,1 @@
+"""The publisher: a custom resource of the workflows stack."""

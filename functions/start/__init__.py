@@ -1,0 +1,1 @@
+"""Creates runs and starts their machines."""

@@ -1,0 +1,1 @@
+"""Runs steps that call models and tools."""

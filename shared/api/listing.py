@@ -1,0 +1,95 @@
+"""Lists of runs and approvals from the runs table's indexes. They follow the runs within moments."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, get_args
+
+from shared.ledger.records import Gate, Run, RunState, run_partition
+from shared.ports import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from shared.ports import Item, Store
+
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_PAGE = 100
+_MOST_PAGES = 20
+"""How many pages of an index are searched for runs of one workflow in one state before the caller asks again."""
+
+
+def list_runs(
+    store: Store, tenant: str, workflow: str | None, state: str | None, limit: int, before: str | None
+) -> tuple[list[Run], bool]:
+    """Return the newest runs older than run ``before``, and whether there may be more."""
+    if workflow is not None:
+        source = _walk(store, "by_workflow", f"TENANT#{tenant}#WORKFLOW#{workflow}", before)
+        return _take((run for run in source if state in {None, run.state}), limit)
+    if state is not None:
+        return _take(_walk(store, "by_state", _state(tenant, state), before), limit)
+    return _all_states(store, tenant, limit, before)
+
+
+def _state(tenant: str, state: str) -> str:
+    return f"TENANT#{tenant}#STATE#{state}"
+
+
+def _all_states(store: Store, tenant: str, limit: int, before: str | None) -> tuple[list[Run], bool]:
+    """Merge the newest of every state. A run that changes its state meanwhile may be met twice: its id is kept once."""
+    found: dict[str, Run] = {}
+    for state in get_args(RunState):
+        runs, _ = _take(_walk(store, "by_state", _state(tenant, state), before), limit + 1)
+        found.update((run.id, run) for run in runs)
+    return _take(iter(sorted(found.values(), key=_age)), limit)
+
+
+def _age(run: Run) -> tuple[int, str]:
+    return -run.created, run.id
+
+
+def _take(runs: Iterator[Run], limit: int) -> tuple[list[Run], bool]:
+    taken: list[Run] = []
+    for run in runs:
+        if len(taken) == limit:
+            return taken, True
+        taken.append(run)
+    return taken, False
+
+
+def _walk(store: Store, name: str, value: str, before: str | None) -> Iterator[Run]:
+    """Yield an index's runs, newest first, after ``before``; runs of one millisecond are told apart by their ids."""
+    edge, passed = (time_of(before) + 1 if before else 0), set[str]()
+    for _ in range(_MOST_PAGES):
+        items = store.index(name, value, limit=_PAGE, before=str(edge) if edge else "")
+        runs = sorted((Run.from_item(item) for item in items), key=_age)
+        fresh = [run for run in runs if run.id not in passed]
+        yield from (run for run in fresh if before is None or _age(run) > (-time_of(before), before))
+        if len(items) < _PAGE:
+            return
+        passed.update(run.id for run in fresh)
+        # Read the last millisecond again: more runs than fitted may share it.
+        edge = runs[-1].created + (1 if fresh else 0)
+
+
+def time_of(run: str) -> int:
+    """Return when (ms) a run's id was made: a ULID begins with its time, ten digits of base 32."""
+    return functools.reduce(lambda number, sign: number * 32 + _DIGITS.index(sign), run[:10], 0)
+
+
+def pending(store: Store, tenant: str, limit: int) -> list[tuple[Run, Gate]]:
+    """Return the tenant's open requests for decisions with their runs, newest first."""
+    items = store.index("pending", f"TENANT#{tenant}", limit=limit)
+    runs = _runs_of(store, tenant, {_run_id(item) for item in items})
+    pairs = ((runs.get(_run_id(item)), Gate.from_item(item)) for item in items)
+    return [(run, gate) for run, gate in pairs if run is not None and gate.status == "open"]
+
+
+def _run_id(item: Item) -> str:
+    return str(item["pk"]).rsplit("#", 1)[-1]
+
+
+def _runs_of(store: Store, tenant: str, ids: Iterable[str]) -> dict[str, Run]:
+    keys = [Key(run_partition(tenant, each), "RUN") for each in ids]
+    found = (Run.from_item(item) for item in store.read(keys).values())
+    return {run.id: run for run in found}

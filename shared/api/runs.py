@@ -1,0 +1,173 @@
+"""Endpoints of runs: start, list, look, cancel, resume."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from shared.api import inputs
+from shared.api.listing import list_runs
+from shared.api.problems import Relayed
+from shared.api.reading import facts, read_run
+from shared.api.web import json_response
+from shared.errors import InvalidRequest, NotFound
+from shared.ledger.records import RunState
+from shared.runtime import views
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.api.host import ApiHost, Call
+    from shared.api.web import Response
+    from shared.runtime.journal import Snapshot
+    from shared.runtime.parking import Raise
+    from shared.runtime.task import Task
+
+ACTIONS = ("retry", "skip", "accept", "fail")
+EVENTS_LIMIT = 1000
+LIST_LIMIT = 100
+
+
+def start(host: ApiHost, call: Call) -> Response:
+    """Start a run: 201, or 200 for a repeated request."""
+    name = inputs.workflow_name(call.names["name"])
+    body = inputs.json_object(call.request, ("input", "version"))
+    given = body.get("input", {})
+    if not isinstance(given, dict):
+        raise InvalidRequest("Field input must be an object that fits the workflow's input.", code="invalid_field")
+    payload = {
+        "tenant": call.tenant,
+        "initiator": call.by,
+        "trigger": "api",
+        "workflow": name,
+        "version": inputs.whole_field(body, "version", low=1),
+        "input": cast("dict[str, Any]", given),
+        "key": inputs.idempotency_key(call.request),
+    }
+    answer = host.start(payload)
+    _relay(answer)
+    run = str(answer["run"])
+    # Relative to /v1/workflows/<name>/runs, so that it holds under a path prefix too.
+    headers = {"location": f"../../runs/{run}"}
+    return json_response(201 if answer["new"] else 200, {"run": run, "new": bool(answer["new"])}, headers)
+
+
+def _relay(answer: Mapping[str, Any]) -> None:
+    problem = answer.get("problem")
+    if problem:
+        raise Relayed(int(problem["status"]), str(problem["code"]), str(problem["detail"]))
+
+
+def index(host: ApiHost, call: Call) -> Response:
+    """List the tenant's runs, newest first."""
+    given = inputs.query(call.request, ("workflow", "state", "limit", "before"))
+    state, workflow = given.get("state"), given.get("workflow")
+    if state is not None and state not in get_args(RunState):
+        raise InvalidRequest(
+            f"Parameter state must be one of: {', '.join(get_args(RunState))}.", code="invalid_parameter"
+        )
+    if workflow is not None and inputs.WORKFLOW.fullmatch(workflow) is None:
+        raise InvalidRequest(f"Parameter workflow: {workflow[:60]!r} is no workflow's name.", code="invalid_parameter")
+    limit = inputs.whole_query(given, "limit", default=20, low=1, high=LIST_LIMIT)
+    before = inputs.run_id(given["before"]) if "before" in given else None
+    runs, more = list_runs(host.store, call.tenant, workflow, state, limit, before)
+    following = runs[-1].id if more and runs else None
+    return json_response(200, {"runs": [views.summary(run) for run in runs], "next": following})
+
+
+def show(host: ApiHost, call: Call) -> Response:
+    """Show one run with its steps and gates."""
+    return json_response(200, views.run_view(read_run(host, call.journal(host, _run(call)))))
+
+
+def steps(host: ApiHost, call: Call) -> Response:
+    """Show one run's steps."""
+    seen = read_run(host, call.journal(host, _run(call)))
+    return json_response(200, {"steps": views.steps_view(seen)})
+
+
+def events(host: ApiHost, call: Call) -> Response:
+    """Show the run's log after ``after``; ``next`` continues it, also when nothing has happened yet."""
+    given = inputs.query(call.request, ("after", "limit"))
+    after = inputs.whole_query(given, "after", default=0, low=0, high=10**9)
+    limit = inputs.whole_query(given, "limit", default=200, low=1, high=EVENTS_LIMIT)
+    journal = call.journal(host, _run(call))
+    seen, _ = facts(journal)
+    found = journal.events(after=after, limit=limit)
+    last = found[-1].seq if found else after
+    data = {"events": [views.event_view(event) for event in found], "next": last, "state": seen.head.state}
+    return json_response(200, data)
+
+
+def cancel(host: ApiHost, call: Call) -> Response:
+    """Ask the run to end as cancelled: nothing opens any more, what was done is undone. Repeating it is harmless."""
+    from shared.runtime.unwinding import request  # noqa: PLC0415 - most calls only read
+
+    body = inputs.json_object(call.request, ("reason",))
+    reason = inputs.text_field(body, "reason", limit=300, default="")
+    journal = call.journal(host, _run(call))
+    facts(journal)
+    why = f"cancelled by {call.by}" + (f": {reason}" if reason else "")
+    return _accepted(call, request(host, journal, "cancelled", why, host.unwind_machine))
+
+
+def resume(host: ApiHost, call: Call) -> Response:
+    """Carry out a person's word on a paused step."""
+    from shared.runtime.parking import Order, resume_step  # noqa: PLC0415 - most calls only read
+
+    body = inputs.json_object(call.request, ("step", "action", "result", "raise"))
+    path = inputs.text_field(body, "step", limit=300)
+    action = cast("Any", inputs.choice_field(body, "action", ACTIONS))
+    if action == "accept" and "result" not in body:
+        raise InvalidRequest("Action accept needs the field result: what the step is taken to have returned.")
+    task = _task(host, call, path)
+    order = Order(action=action, by=call.by, result=body.get("result"), more=_raise(body))
+    return _accepted(call, resume_step(host, task, order, host.unwind_machine))
+
+
+def _task(host: ApiHost, call: Call, path: str) -> Task:
+    """Return the step as a task of the runtime. Raises NotFound for a step that the run has not reached."""
+    from shared.runtime.task import Task  # noqa: PLC0415 - as above
+
+    journal = call.journal(host, _run(call))
+    seen, run = facts(journal)
+    if journal.read([f"STEP#{path}"]).step(path) is None:
+        raise NotFound(f"The run has no step {path!r} yet.", code="unknown_step")
+    scope, slash, step = path.rpartition("/")
+    return Task(
+        op="resume",
+        step=step,
+        scope=scope + slash,
+        run=run.id,
+        tenant=run.tenant,
+        workflow=run.workflow,
+        version=run.version,
+        epoch=seen.head.epoch,
+        entry="",
+        attempt="",
+        deadline=0,
+    )
+
+
+def _raise(body: Mapping[str, Any]) -> Raise | None:
+    from shared.runtime.parking import Raise  # noqa: PLC0415 - as above
+
+    more = body.get("raise")
+    if more is None:
+        return None
+    if not isinstance(more, dict):
+        raise InvalidRequest('Field raise must be an object such as {"usd": "0.10", "tokens": 1000, "steps": 1}.')
+    given = cast("dict[str, Any]", more)
+    if not given or set(given) - {"usd", "tokens", "steps"}:
+        raise InvalidRequest("Field raise takes one or more of usd, tokens and steps.", code="invalid_field")
+    tokens, steps_more = (inputs.whole_field(given, name, low=0, default=0) for name in ("tokens", "steps"))
+    return Raise(inputs.usd_field(given, "usd"), tokens or 0, steps_more or 0)
+
+
+def _accepted(call: Call, seen: Snapshot) -> Response:
+    head = seen.head
+    unwinding = None if head.ended else head.unwinding
+    return json_response(202, {"run": _run(call), "state": head.state, "unwinding": unwinding, "seq": head.seq})
+
+
+def _run(call: Call) -> str:
+    return inputs.run_id(call.names["id"])

@@ -1,0 +1,190 @@
+"""JSON Schemas of what the API takes and gives, as OpenAPI components."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from shared.ledger.records import RunState, StepStatus
+
+Schema = dict[str, Any]
+
+
+def _ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None, **more: Any) -> Schema:
+    properties = {**required, **(optional or {})}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+        **more,
+    }
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+_TEXT: Schema = {"type": "string"}
+_WHOLE: Schema = {"type": "integer"}
+_ANY: Schema = {"description": "Any JSON value."}
+_JSON: Schema = {"type": "object"}
+_USD: Schema = {"type": "string", "pattern": r"^-?[0-9]+\.[0-9]{2,9}$", "description": "USD, exact."}
+_TIME: Schema = {"type": "string", "format": "date-time", "description": "UTC, with milliseconds."}
+_RUN_ID: Schema = {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$", "description": "A ULID."}
+_STATE: Schema = {"enum": list(get_args(RunState))}
+_OMITTED = _object({"digest": _TEXT, "size": _WHOLE}, description="A value too large for this answer.")
+_AMOUNT = {"usd": _USD, "tokens": _WHOLE, "steps": _WHOLE}
+_LIMITS = {
+    "usd": _or_null(_USD),
+    "tokens": _or_null(_WHOLE),
+    "steps": _or_null(_WHOLE),
+    "active_time": _or_null({"type": "integer", "description": "Milliseconds."}),
+}
+
+_SUMMARY = {
+    "id": _RUN_ID,
+    "workflow": _TEXT,
+    "version": _WHOLE,
+    "tenant": _TEXT,
+    "state": _STATE,
+    "initiator": _TEXT,
+    "trigger": _TEXT,
+    "created_at": _TIME,
+    "ended_at": _or_null(_TIME),
+}
+
+_RUN = {
+    **_SUMMARY,
+    "unwinding": _or_null(_TEXT),
+    "reason": _or_null(_TEXT),
+    "hash": _TEXT,
+    "epoch": _WHOLE,
+    "seq": _WHOLE,
+    "limits": _ref("Limits"),
+    "spent": _object({**_AMOUNT, "active_time": _or_null(_WHOLE)}),
+    "reserved": _ref("Amount"),
+    "left": _ref("Limits"),
+    "input": _ANY,
+    "steps": _list(_ref("Step")),
+    "gates": _list(_ref("Approval")),
+}
+
+_STEP = {
+    "path": _TEXT,
+    "step": _TEXT,
+    "type": _TEXT,
+    "status": {"enum": ["blocked", *get_args(StepStatus)]},
+    "attempt": _WHOLE,
+    "retries": _WHOLE,
+    "model": _or_null(_TEXT),
+    "route": _or_null(_TEXT),
+    "cost": _ref("Amount"),
+    "reserved": _or_null(_ref("Amount")),
+    "started_at": _or_null(_TIME),
+    "ended_at": _or_null(_TIME),
+    "duration_ms": _or_null(_WHOLE),
+    "error": _or_null(_object({"class": _TEXT, "message": _TEXT})),
+    "reason": _or_null(_TEXT),
+    "by": _or_null(_TEXT),
+    "output": _ANY,
+}
+
+_APPROVAL = {
+    "id": {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}[.][0-9a-f]{16}$"},
+    "run": _RUN_ID,
+    "path": _TEXT,
+    "workflow": _TEXT,
+    "subject": _TEXT,
+    "status": {"enum": ["open", "approved", "rejected", "expired", "cancelled"]},
+    "approves": _or_null(_TEXT),
+    "tool": _or_null(_TEXT),
+    "risk": _or_null(_TEXT),
+    "arguments": _ANY,
+    "digest": {"type": "string", "description": "Send it back with the decision."},
+    "show": _ANY,
+    "roles": _list(_TEXT),
+    "opened_at": _or_null(_TIME),
+    "expires_at": _or_null(_TIME),
+    "decided_at": _or_null(_TIME),
+    "by": _or_null(_TEXT),
+    "note": _TEXT,
+}
+
+_WORKFLOW = {
+    "workflow": _TEXT,
+    "version": _WHOLE,
+    "latest": _WHOLE,
+    "hash": _TEXT,
+    "description": _TEXT,
+    "published_at": _or_null(_TIME),
+    "input": {"type": "object", "description": "JSON Schema of a run's input."},
+    "budget": _ref("Limits"),
+    "max_parallel": _WHOLE,
+    "steps": _list(
+        _object(
+            {
+                "id": _TEXT,
+                "type": _TEXT,
+                "needs": _list(_TEXT),
+                "risk": _TEXT,
+                "timeout_ms": _WHOLE,
+                "approves": _or_null(_TEXT),
+            }
+        )
+    ),
+    "definition": _TEXT,
+}
+
+_EVENT = {
+    "seq": _WHOLE,
+    "at": _TIME,
+    "type": _TEXT,
+    "path": _or_null(_TEXT),
+    "attempt": _or_null(_WHOLE),
+    "data": _JSON,
+}
+
+_MORE = {"usd": {"type": ["string", "number"]}, "tokens": _WHOLE, "steps": _WHOLE}
+
+SCHEMAS: dict[str, Schema] = {
+    "Problem": _object(
+        {"type": _TEXT, "title": _TEXT, "status": _WHOLE, "code": _TEXT, "detail": _TEXT, "instance": _TEXT},
+        {"correlation_id": _TEXT},
+        description="RFC 9457. `code` is stable.",
+    ),
+    "Amount": _object(_AMOUNT),
+    "Limits": _object(_LIMITS, description="null = unlimited."),
+    "Health": _object({"status": {"const": "ok"}}),
+    "Document": {"type": "object", "description": "An OpenAPI 3.1 document."},
+    "RunSummary": _object(_SUMMARY),
+    "Run": _object(_RUN, {"input_omitted": _OMITTED}),
+    "Runs": _object({"runs": _list(_ref("RunSummary")), "next": _or_null(_RUN_ID)}),
+    "Step": _object(_STEP, {"output_omitted": _OMITTED}),
+    "Steps": _object({"steps": _list(_ref("Step"))}),
+    "Event": _object(_EVENT),
+    "Events": _object({"events": _list(_ref("Event")), "next": _WHOLE, "state": _STATE}),
+    "Approval": _object(_APPROVAL, {"arguments_omitted": _OMITTED, "show_omitted": _OMITTED}),
+    "Approvals": _object({"approvals": _list(_ref("Approval"))}),
+    "Workflow": _object(_WORKFLOW),
+    "Workflows": _object({"workflows": _list(_object({"workflow": _TEXT, "version": _WHOLE, "hash": _TEXT}))}),
+    "Started": _object({"run": _RUN_ID, "new": {"type": "boolean"}}),
+    "Accepted": _object({"run": _RUN_ID, "state": _STATE, "unwinding": _or_null(_TEXT), "seq": _WHOLE}),
+    "StartRun": _object({}, {"input": _JSON, "version": {"type": "integer", "minimum": 1}}),
+    "CancelRun": _object({}, {"reason": {"type": "string", "maxLength": 300}}),
+    "ResumeStep": _object(
+        {"step": _TEXT, "action": {"enum": ["retry", "skip", "accept", "fail"]}},
+        {"result": _ANY, "raise": _object({}, _MORE)},
+    ),
+    "Decide": _object(
+        {"decision": {"enum": ["approve", "reject"]}, "digest": _TEXT},
+        {"note": {"type": "string", "maxLength": 2000}},
+    ),
+}

@@ -1,0 +1,1 @@
+"""Publishing versions of workflows: rules, and adapters to AWS."""

@@ -1,0 +1,205 @@
+"""What each function is told by its environment variables, as one frozen model a function.
+
+Infrastructure writes ``variables()`` into the function's configuration; the function reads it back with
+``read(os.environ)``. Both sides share this file, so a variable cannot be misspelt or forgotten on one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+
+from shared.errors import SignalboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Secret = str
+"""The ARN of a secret, never its value."""
+
+
+class SettingsError(SignalboxError):
+    """An environment variable is missing or unreadable; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Someone who may decide: what they are called, what they type to sign, where their mail goes."""
+
+    name: str
+    initials: str
+    email: str
+
+
+People = tuple[Person, ...]
+
+
+class Codec(NamedTuple):
+    """How a value stands in an environment variable, where it is no plain text."""
+
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+def _read_texts(text: str) -> dict[str, str]:
+    return {str(name): str(value) for name, value in json.loads(text).items()}
+
+
+def _read_people(text: str) -> dict[str, People]:
+    return {role: tuple(Person(**person) for person in people) for role, people in json.loads(text).items()}
+
+
+def _write_people(roles: Mapping[str, People]) -> str:
+    return json.dumps({role: [asdict(person) for person in people] for role, people in roles.items()}, sort_keys=True)
+
+
+def _write_texts(value: Mapping[str, str]) -> str:
+    return json.dumps(dict(value), sort_keys=True)
+
+
+def _read_flag(text: str) -> bool:
+    return text.lower() in {"1", "true", "yes"}
+
+
+def _write_flag(value: object) -> str:
+    return "true" if value else "false"
+
+
+TEXT = Codec(str, str)
+FLAG = Codec(_write_flag, _read_flag)
+TEXTS = Codec(_write_texts, _read_texts)
+PEOPLE = Codec(_write_people, _read_people)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What every function knows: its environment, the stores, how to log.
+
+    ``service`` names the function in logs, metrics and traces; ``namespace`` is the one of its metrics.
+    """
+
+    environment: str = field(metadata={"variable": "SIGNALBOX_ENVIRONMENT"})
+    runs_table: str
+    definitions_table: str
+    tenants_table: str
+    blobs_bucket: str
+    service: str = field(metadata={"variable": "POWERTOOLS_SERVICE_NAME"})
+    namespace: str = field(default="Signalbox", metadata={"variable": "POWERTOOLS_METRICS_NAMESPACE"})
+    log_level: str = field(default="INFO", metadata={"variable": "POWERTOOLS_LOG_LEVEL"})
+    tracing_disabled: bool = field(default=False, metadata={"variable": "POWERTOOLS_TRACE_DISABLED", "codec": FLAG})
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str]) -> Self:
+        """Build the model from environment variables.
+
+        Raises:
+            SettingsError: a variable without default is missing or empty, or one cannot be read as its type.
+        """
+        given = {one.name: variables.get(_variable(one)) or None for one in fields(cls)}
+        missing = [_variable(one) for one in fields(cls) if given[one.name] is None and _required(one)]
+        if missing:
+            names = ", ".join(missing)
+            raise SettingsError(
+                f"{cls.__name__}: environment variable {names} is missing. Deploy the stack again: it sets them.",
+            )
+        texts = {one.name: (one, given[one.name]) for one in fields(cls)}
+        read: dict[str, Any] = {name: _decode(one, text) for name, (one, text) in texts.items() if text is not None}
+        return cls(**read)
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables from which ``read`` rebuilds this model; empty ones are left out."""
+        texts = {_variable(one): _codec(one).write(getattr(self, one.name)) for one in fields(self)}
+        return {name: text for name, text in texts.items() if text}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartEnvironment(Environment):
+    """``start`` creates a run and starts its machine: the version's ARN stands in the definitions table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEnvironment(Environment):
+    """``step`` calls models and tools.
+
+    ``model_secret`` is the ARN of the secret with the model provider's key. ``models_url`` replaces the provider's own
+    address, empty = that one. ``tool_settings`` are handed to tools by name (for example ``ERP_URL``).
+    """
+
+    model_secret: Secret
+    models_url: str = ""
+    tool_settings: Mapping[str, str] = field(default_factory=dict[str, str], metadata={"codec": TEXTS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlEnvironment(Environment):
+    """``control`` settles steps without calls, decides after failures, and starts the unwind machine."""
+
+    unwind_machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateEnvironment(Environment):
+    """``gate`` opens a gate and writes to its approvers.
+
+    ``public_url`` is where the API answers, without a slash at its end; ``link_secret`` is the ARN of the secret that
+    signs links; ``sender`` is the address mail comes from; ``approvers`` maps a role to its people.
+    """
+
+    public_url: str
+    link_secret: Secret
+    sender: str
+    approvers: Mapping[str, People] = field(default_factory=dict[str, People], metadata={"codec": PEOPLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalsEnvironment(Environment):
+    """``approvals`` serves the approval page and takes its form."""
+
+    link_secret: Secret
+    approvers: Mapping[str, People] = field(default_factory=dict[str, People], metadata={"codec": PEOPLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiEnvironment(Environment):
+    """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN."""
+
+    start_function: str
+    unwind_machine: str
+    approvers: Mapping[str, People] = field(default_factory=dict[str, People], metadata={"codec": PEOPLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinaliseEnvironment(Environment):
+    """``finalise`` compares executions that ended with their runs."""
+
+    unwind_machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectEnvironment(Environment):
+    """``project`` folds the runs table's stream into what lists show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishEnvironment(Environment):
+    """``publish`` publishes versions of machines and registers them."""
+
+
+def _variable(one: Field[Any]) -> str:
+    return one.metadata.get("variable", one.name.upper())
+
+
+def _codec(one: Field[Any]) -> Codec:
+    return cast("Codec", one.metadata.get("codec", TEXT))
+
+
+def _required(one: Field[Any]) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
+
+
+def _decode(one: Field[Any], text: str) -> Any:
+    try:
+        return _codec(one).read(text)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SettingsError(f"environment variable {_variable(one)}: cannot read {text!r}: {error}") from error

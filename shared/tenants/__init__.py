@@ -1,0 +1,1 @@
+"""Who may do what: tenants' bearer tokens and roles."""
