@@ -59,9 +59,9 @@ def _secret(arn: str) -> str:
 
 def _model_key(arn: str) -> str:
     try:
-        return json.loads(_secret(arn))["anthropic_api_key"]
+        return json.loads(_secret(arn))["anthropic"]
     except (ValueError, KeyError, TypeError) as error:
-        wanted = '{"anthropic_api_key": "..."}'
+        wanted = '{"anthropic": "..."}'
         raise PermanentFailure(f"The model secret holds no key. Put {wanted} into {arn}.") from error
 
 

@@ -1,0 +1,1 @@
+"""The CDK app's parts: settings per environment, constructs, stacks."""

@@ -1,0 +1,89 @@
+"""The import rules of the design: who may know whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import ROOT, imports, python_files
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Files under ``where`` import nothing of ``never``, except those under ``unless``, which may."""
+
+    says: str
+    where: tuple[str, ...]
+    never: tuple[str, ...]
+    unless: tuple[str, ...] = ()
+
+    def broken(self, file: str, imported: set[str]) -> list[str]:
+        if not any(within(file, place) for place in self.where) or any(within(file, place) for place in self.unless):
+            return []
+        return sorted(name for name in imported if any(below(name, module) for module in self.never))
+
+
+def within(file: str, place: str) -> bool:
+    return file == place or file.startswith(f"{place}/") or ("*" in place and Path(file).match(place))
+
+
+def below(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
+
+
+LAMBDA = ("shared", "functions")
+ADAPTERS = (
+    "functions/bootstrap.py",
+    "shared/*/aws.py",
+    "shared/*/dynamodb.py",
+    "shared/*/s3.py",
+    "shared/*/ses.py",
+    "shared/*/stepfunctions.py",
+    "shared/*/secrets.py",
+)
+RULES = [
+    Rule("shared knows neither infra nor functions", ("shared",), ("infra", "functions", "scripts", "app")),
+    Rule("functions never know infra", ("functions",), ("infra", "app", "scripts")),
+    Rule("only the publisher may compile", ("functions",), ("shared.compiler", "shared.asl"), ("functions/publish",)),
+    Rule("boto3 only in adapters and bootstrap", LAMBDA, ("boto3", "botocore"), ADAPTERS),
+    Rule(
+        "model and HTTP clients only in models and tools",
+        ("app.py", "infra", *LAMBDA),
+        ("anthropic", "httpx", "httpx2", "openai", "requests", "urllib3"),
+        ("shared/models", "shared/tools"),
+    ),
+    Rule("CDK only in app.py and infra", ("scripts", "workflows", *LAMBDA), ("aws_cdk", "constructs", "jsii")),
+    Rule("tests stay out of the product", ("app.py", "infra", *LAMBDA), ("tests", "pytest", "moto", "ministack")),
+]
+FILES = [str(path) for path in python_files("app.py", "infra", "shared", "functions", "workflows", "scripts")]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.says)
+def test_import_rule(rule: Rule):
+    broken = {file: names for file in FILES if (names := rule.broken(file, imports(Path(file))))}
+    assert not broken, f"{rule.says}: {broken}"
+
+
+def test_infra_knows_only_the_compiler_and_the_settings_of_shared():
+    allowed = ("shared.compiler", "shared.settings")
+    for path in python_files("infra"):
+        ours = {name for name in imports(path) if below(name, "shared") or below(name, "functions")}
+        assert not {name for name in ours if not any(below(name, one) for one in allowed)}, path
+
+
+def test_rules_see_lazy_and_relative_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tests.architecture.sources.ROOT", tmp_path)
+    (tmp_path / "shared").mkdir()
+    text = "from . import near\ndef f():\n    from infra.settings import x\n    import boto3.session\n"
+    (tmp_path / "shared" / "lazy.py").write_text(text)
+    found = imports(Path("shared/lazy.py"))
+    assert found == {"shared.near", "infra.settings.x", "boto3.session"}
+    assert RULES[0].broken("shared/lazy.py", found) == ["infra.settings.x"]
+    assert RULES[3].broken("shared/lazy.py", found) == ["boto3.session"]
+
+
+def test_the_rules_look_at_something():
+    assert len(FILES) > 20
+    assert (ROOT / "app.py").is_file()

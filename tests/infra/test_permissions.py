@@ -1,0 +1,199 @@
+"""Least privilege, exactly: every action of every role, on which resources, is listed here."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Synthesised
+
+READ = {"dynamodb:BatchGetItem", "dynamodb:Query"}
+WRITE = {*READ, "dynamodb:PutItem"}
+ANSWER = {"states:SendTaskFailure", "states:SendTaskSuccess"}
+START = {"states:StartExecution"}
+SECRET = {"secretsmanager:GetSecretValue"}
+# What the factory gives every function: its own log group, and traces (which have no resource type).
+OWN = {"own logs": {"logs:CreateLogStream", "logs:PutLogEvents"}}
+TRACES = {"*": {"xray:PutTelemetryRecords", "xray:PutTraceSegments"}}
+
+EXPECTED: dict[str, dict[str, set[str]]] = {
+    "Start": {"runs": WRITE, "definitions": READ, "tenants": READ, "machines": START},
+    "Step": {
+        "runs": WRITE,
+        "definitions": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "model secret": SECRET,
+        "machines": ANSWER,
+    },
+    "Control": {
+        "runs": WRITE,
+        "definitions": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "machines": ANSWER,
+        "unwind": START,
+    },
+    "Gate": {
+        "runs": WRITE,
+        "definitions": READ,
+        "tenants": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "link secret": SECRET,
+        "machines": ANSWER,
+        "sender address": {"ses:SendEmail"},
+        "sender domain": {"ses:SendEmail"},
+    },
+    "Approvals": {
+        "runs": WRITE,
+        "definitions": READ,
+        "tenants": READ,
+        "objects": {"s3:GetObject"},
+        "link secret": SECRET,
+        "machines": ANSWER,
+    },
+    "Api": {
+        "runs": WRITE,
+        "runs by_workflow": {"dynamodb:Query"},
+        "runs by_state": {"dynamodb:Query"},
+        "runs pending": {"dynamodb:Query"},
+        "definitions": READ,
+        "tenants": READ,
+        "objects": {"s3:GetObject"},
+        "machines": ANSWER,
+        "unwind": START,
+        "start versions": {"lambda:InvokeFunction"},
+    },
+    "Finalise": {"runs": WRITE, "definitions": READ, "unwind": START, "dead letters": {"sqs:SendMessage"}},
+    "Project": {
+        "runs": WRITE,
+        "stream": {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"},
+        "*": {"dynamodb:ListStreams"},
+        "dead letters": {"sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"},
+    },
+    "Publish": {
+        "definitions": WRITE,
+        "machines": {"states:DescribeStateMachine", "states:PublishStateMachineVersion"},
+        "assets": {"s3:GetObject"},
+    },
+}
+NAMES = [
+    (r"Definitions\w*Arn", "definitions"),
+    (r"Tenants\w*Arn", "tenants"),
+    (r"Runs\w*StreamArn", "stream"),
+    (r"Runs\w*Arn.*/index/(\w+)", r"runs \1"),
+    (r"Runs\w*Arn", "runs"),
+    (r"Blobs\w*Arn.*/\*", "objects"),
+    (r"ModelSecret", "model secret"),
+    (r"LinkSecret", "link secret"),
+    (r"stateMachine:signalbox-prod-unwind$", "unwind"),
+    (r"stateMachine:SignalboxProdWorkflow\*$", "machines"),
+    (r"identity/signalbox@example\.com$", "sender address"),
+    (r"identity/example\.com$", "sender domain"),
+    (r"StartFunction\w*.*:\*$", "start versions"),
+    (r"cdk-hnb659fds-assets-.*/\*$", "assets"),
+    (r"DeadLetters\w*", "dead letters"),
+    (r"Logs\w+", "own logs"),
+]
+
+
+def flat(value: Any) -> str:
+    """Turn a resource with its intrinsic functions into one text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(flat(each) for each in listed(value))
+    (name, inner), *_ = value.items()
+    if name == "Fn::Join":
+        return flat(inner[1])
+    return f"<{inner if isinstance(inner, str) else '.'.join(map(flat, inner))}>"
+
+
+def named(resource: Any) -> str:
+    text = flat(resource)
+    for pattern, name in NAMES:
+        if hit := re.search(pattern, text):
+            return hit.expand(name)
+    return text
+
+
+def listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def permissions(app: Synthesised, role: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for policy in app.of("AWS::IAM::Policy", f"{role}Role"):
+        for statement in policy.properties["PolicyDocument"]["Statement"]:
+            assert statement["Effect"] == "Allow"
+            for resource in listed(statement["Resource"]):
+                found.setdefault(named(resource), set()).update(listed(statement["Action"]))
+    return found
+
+
+def merged(*parts: dict[str, set[str]]) -> dict[str, set[str]]:
+    total: dict[str, set[str]] = {}
+    for part in parts:
+        for resource, actions in part.items():
+            total[resource] = total.get(resource, set()) | actions
+    return total
+
+
+@pytest.mark.parametrize("role", EXPECTED)
+def test_a_function_may_do_exactly_this(prod: Synthesised, role: str):
+    assert permissions(prod, role) == merged(OWN, TRACES, EXPECTED[role])
+
+
+def test_local_functions_may_do_no_more(local: Synthesised):
+    for role, expected in EXPECTED.items():
+        actions = {action for each in permissions(local, role).values() for action in each}
+        assert actions <= {action for each in merged(OWN, TRACES, expected).values() for action in each}, role
+
+
+def test_no_role_has_managed_policies_or_wildcard_actions(prod: Synthesised):
+    for role in prod.of("AWS::IAM::Role"):
+        assert "ManagedPolicyArns" not in role.properties, role.id
+    for policy in prod.of("AWS::IAM::Policy"):
+        actions = [
+            action for each in policy.properties["PolicyDocument"]["Statement"] for action in listed(each["Action"])
+        ]
+        assert not [action for action in actions if "*" in action], policy.id
+
+
+def test_machines_may_call_the_three_step_functions_in_any_version(prod: Synthesised):
+    role = prod.one("AWS::IAM::Role", "MachineRole")
+    (inline,) = role.properties["Policies"]
+    invoke, anywhere = inline["PolicyDocument"]["Statement"]
+    assert invoke["Action"] == "lambda:InvokeFunction"
+    targets = sorted(re.sub(r"(Function)\w+", r"\1", flat(each)) for each in invoke["Resource"])
+    assert targets == ["<ControlFunction.Arn>:*", "<GateFunction.Arn>:*", "<StepFunction.Arn>:*"]
+    assert {action.split(":")[0] for action in anywhere["Action"]} == {"logs", "xray"}
+    assert (
+        flat(role.properties["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["Service"])
+        == "states.amazonaws.com"
+    )
+
+
+def test_all_machines_share_the_one_retained_role(prod: Synthesised):
+    machines = prod.of("AWS::StepFunctions::StateMachine")
+    assert len(machines) == 2
+    assert all("MachineRole" in json.dumps(machine.properties["RoleArn"]) for machine in machines)
+    assert prod.one("AWS::IAM::Role", "MachineRole").body["DeletionPolicy"] == "Retain"
+
+
+def test_functions_are_called_only_by_the_api_and_by_our_rule(prod: Synthesised):
+    callers = {
+        (
+            re.sub(r"\w{8}$", "", permission.properties["FunctionName"]["Fn::GetAtt"][0]),
+            permission.properties["Principal"],
+        )
+        for permission in prod.of("AWS::Lambda::Permission")
+    }
+    assert callers == {
+        ("ApiFunction", "apigateway.amazonaws.com"),
+        ("ApprovalsFunction", "apigateway.amazonaws.com"),
+        ("FinaliseFunction", "events.amazonaws.com"),
+    }
+    assert all(permission.properties["SourceArn"] for permission in prod.of("AWS::Lambda::Permission"))

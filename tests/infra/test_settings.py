@@ -1,0 +1,48 @@
+"""Environments and their overrides."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.settings import ENVIRONMENTS, UnknownEnvironmentError, settings_for
+from shared.settings import Person
+
+
+def test_an_unknown_environment_is_refused_with_the_known_ones():
+    with pytest.raises(UnknownEnvironmentError, match="dev, local, prod"):
+        settings_for("staging", {})
+
+
+def test_context_overrides_texts_and_json():
+    context = {"region": "eu-west-1", "tool_settings": '{"ERP_URL": "x"}', "account": None, "approvers": '{"a": []}'}
+    settings = settings_for("prod", context)
+    assert (settings.region, settings.account, dict(settings.tool_settings)) == ("eu-west-1", None, {"ERP_URL": "x"})
+    assert dict(settings.approvers) == {"a": ()}
+
+
+def test_approvers_become_people():
+    given = {"approvers": {"finance": [{"name": "Ann", "initials": "A", "email": "a@example.com"}]}}
+    assert settings_for("dev", given).approvers["finance"] == (Person("Ann", "A", "a@example.com"),)
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ({"tool_settings": "{"}, "context tool_settings: not JSON"),
+        ({"approvers": '{"finance": [{"nom": "x"}]}'}, "context approvers: .*name, initials, email"),
+    ],
+)
+def test_unreadable_overrides_are_named(context: dict[str, str], message: str):
+    with pytest.raises(ValueError, match=message):
+        settings_for("local", context)
+
+
+def test_every_environment_fits_its_own_name():
+    for name, settings in ENVIRONMENTS.items():
+        assert settings_for(name, {}) == settings
+        assert settings.prefix == f"signalbox-{name}"
+
+
+def test_environments_of_one_account_never_match_each_others_machines():
+    patterns = [settings.machines for settings in ENVIRONMENTS.values()]
+    assert not [(a, b) for a in patterns for b in patterns if a != b and a.startswith(b)]
