@@ -1,0 +1,119 @@
+"""`approvals ...`: what waits for a person's decision, and deciding it."""
+
+from typing import Annotated, Any
+
+import typer
+
+from scripts.commands import show
+from scripts.commands.client import Api, segment
+from scripts.commands.output import JsonOption, Refused, age, console, print_json, state, table
+from scripts.commands.target import LATEST, TokenOption, UrlOption, target
+
+Id = Annotated[
+    str, typer.Argument(metavar="APPROVAL", help="The approval's id, or a run's that waits for just one, or `latest`.")
+]
+Note = Annotated[str, typer.Option(help="A note; later steps can read it.")]
+Digest = Annotated[str | None, typer.Option(help="What you were shown; refused when it is something else by now.")]
+approvals = typer.Typer(help="What waits for a person's decision, and deciding it.", no_args_is_help=True)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.add_typer(approvals, name="approvals")
+
+
+@approvals.command("list")
+def list_(
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 50,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what waits for a decision, newest first."""
+    answer = target(url, token).get("/v1/approvals", limit=limit)
+    if as_json:
+        return print_json(answer)
+    rows = [
+        (
+            a["id"],
+            a["workflow"],
+            show.escaped(" ".join(a["subject"].split())),
+            ", ".join(a["roles"]),
+            age(a["opened_at"]),
+        )
+        for a in answer["approvals"]
+    ]
+    columns = ("APPROVAL", "WORKFLOW", "SUBJECT", "ASKED OF", "OPENED")
+    return table(columns, rows, empty="Nothing waits for a decision.")
+
+
+@approvals.command("show")
+def show_one(*, approval: Id, url: UrlOption = None, token: TokenOption = None, as_json: JsonOption = False) -> None:
+    """Show what an approval would let run, with its exact arguments."""
+    found = _find(target(url, token), approval)
+    if as_json:
+        print_json(found)
+    else:
+        show.approval(found)
+
+
+@approvals.command()
+def approve(
+    *,
+    approval: Id,
+    note: Note = "",
+    digest: Digest = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve exactly what the approval shows. Approving twice lets it run once."""
+    _decide(target(url, token), approval, {"decision": "approve", "note": note}, digest, as_json=as_json)
+
+
+@approvals.command()
+def reject(
+    *,
+    approval: Id,
+    note: Note = "",
+    digest: Digest = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Reject it: what it would have let run is skipped."""
+    _decide(target(url, token), approval, {"decision": "reject", "note": note}, digest, as_json=as_json)
+
+
+def _decide(api: Api, approval: str, body: dict[str, Any], digest: str | None, *, as_json: bool) -> None:
+    found = _find(api, approval)
+    # Bound to what was just read: if it changed in between, the API refuses.
+    body |= {"digest": digest if digest is not None else found["digest"] or ""}
+    _, decided = api.post(f"/v1/approvals/{segment(str(found['id']))}", body)
+    if as_json:
+        print_json(decided)
+        return
+    subject = show.escaped(" ".join(str(decided["subject"]).split()))
+    console().print(f"{state(decided['status'])}: {subject}")
+    console().print(f"Follow the run: signalbox runs watch {decided['run']}", style="dim")
+
+
+def _find(api: Api, approval: str) -> dict[str, Any]:
+    if "." in approval:
+        return api.get(f"/v1/approvals/{segment(approval)}")
+    if approval == LATEST:
+        return _latest(api)
+    gates = api.get(f"/v1/runs/{segment(approval)}")["gates"]
+    waiting = [gate for gate in gates if gate["status"] == "open"] or gates
+    if len(waiting) != 1:
+        what = f"Run {approval} has {len(waiting)} approvals, not one."
+        raise Refused(what, "`signalbox approvals list` shows their ids; name one.", code="ambiguous")
+    return waiting[0]
+
+
+def _latest(api: Api) -> dict[str, Any]:
+    found = api.get("/v1/approvals", limit=1)["approvals"]
+    if not found:
+        raise Refused("Nothing waits for a decision.", "`signalbox runs list` shows what runs do.", code="no_approval")
+    return found[0]

@@ -1,0 +1,122 @@
+"""`validate` and `compile`: workflow files, without any cloud."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scripts.commands.output import JsonOption, Refused, console, print_json, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.compiler import Compiled
+    from shared.errors import Finding
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command()(validate)
+    app.command("compile")(compile_)
+
+
+def validate(
+    *,
+    files: Annotated[list[Path], typer.Argument(help="Workflow files.", metavar="FILES...")],
+    as_json: JsonOption = False,
+) -> None:
+    """Check workflow files, all faults at once.
+
+    Each fault comes with file, line, column and remedy.
+
+    signalbox validate workflows/*.yaml
+    """
+    checked = {str(file): _checked(file) for file in files}
+    refused = {file for file, (compiled, _) in checked.items() if compiled is None}
+    if as_json:
+        print_json({"files": [_verdict(file, *result) for file, result in checked.items()]})
+    else:
+        for file, (compiled, findings) in checked.items():
+            _tell(file, compiled, findings)
+    raise typer.Exit(1 if refused else 0)
+
+
+def _checked(file: Path) -> "tuple[Compiled | None, Sequence[Finding]]":
+    from shared.compiler import compile_file  # noqa: PLC0415 - a second of imports
+    from shared.errors import DefinitionError  # noqa: PLC0415 - with it
+
+    try:
+        compiled = compile_file(file)
+    except DefinitionError as error:
+        return None, error.findings
+    return compiled, compiled.findings
+
+
+def _verdict(file: str, compiled: "Compiled | None", findings: "Sequence[Finding]") -> dict[str, Any]:
+    return {
+        "file": file,
+        "valid": compiled is not None,
+        "workflow": compiled.name if compiled else None,
+        "hash": compiled.hash if compiled else None,
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _tell(file: str, compiled: "Compiled | None", findings: "Sequence[Finding]") -> None:
+    screen = console()
+    for finding in findings:
+        colour = "red" if finding.severity == "error" else "yellow"
+        place = f"{finding.file}:{finding.line}:{finding.column}"
+        screen.print(f"{place}: [{colour}]{finding.severity}[/]: ", end="", soft_wrap=True)
+        screen.print(f"{finding.message} [{finding.rule}]", markup=False, soft_wrap=True)
+        if finding.remedy:
+            screen.print(f"    {finding.remedy}", markup=False, soft_wrap=True, style="dim")
+    if compiled:
+        screen.print(f"[green]✓[/] {file}: workflow {compiled.name}, {compiled.summary.steps} steps", soft_wrap=True)
+    else:
+        count = sum(finding.severity == "error" for finding in findings)
+        screen.print(f"[red]✗[/] {file}: {count} error{'s' if count != 1 else ''}", soft_wrap=True)
+
+
+def compile_(
+    *,
+    file: Annotated[Path, typer.Argument(help="A workflow file.", metavar="FILE")],
+    manifest: Annotated[bool, typer.Option("--manifest", help="Print what the runtime reads instead.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Print what it amounts to instead.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the Step Functions machine (ASL) of a workflow file.
+
+    It is JSON with and without --json.
+
+    signalbox compile workflows/invoice.yaml > invoice.asl.json
+    """
+    if manifest and summary:
+        raise typer.BadParameter("give --manifest or --summary, not both")
+    compiled, findings = _checked(file)
+    if compiled is None:
+        told = "\n".join(str(finding) for finding in findings)
+        raise Refused(told, "`signalbox validate` shows the same, one by one.", code="definition_refused")
+    if summary and not as_json:
+        return _summary(compiled)
+    shown = {"hash": compiled.hash, **asdict(compiled.summary)} if summary else compiled.asl
+    return print_json(json.loads(json.dumps(compiled.manifest.to_json() if manifest else shown)))
+
+
+def _summary(compiled: "Compiled") -> None:
+    facts, limits = compiled.summary, compiled.manifest.budget
+    active = seconds(None if limits.active_time is None else limits.active_time * 1000)
+    lines = {
+        "steps": str(facts.steps),
+        "longest chain": " → ".join(facts.critical_path),
+        "transitions": f"{facts.transitions} at most when nothing goes wrong",
+        "history events": f"{facts.events} when everything does, of 25,000",
+        "machine": f"{facts.definition_size:,} bytes",
+        "manifest": f"{facts.manifest_size:,} bytes",
+        "active time": active or "no limit",
+        "hash": compiled.hash,
+    }
+    for name, value in lines.items():
+        console().print(f"  [dim]{name:<15}[/] {value}", soft_wrap=True)

@@ -1,0 +1,271 @@
+"""`run` and `runs ...`: start runs, look at them, follow, cancel and resume them."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from scripts.commands import show
+from scripts.commands.client import Api, segment
+from scripts.commands.follow import TERMINAL, Story, follow, over, pages
+from scripts.commands.output import JsonOption, Refused, age, console, print_json, state, table
+from scripts.commands.target import TokenOption, UrlOption, run_id, target
+
+RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
+
+runs = typer.Typer(help="Look at runs, follow, cancel and resume them.", no_args_is_help=True)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command()(run)
+    app.add_typer(runs, name="runs")
+
+
+def run(  # noqa: PLR0913 - options
+    *,
+    name: Annotated[str, typer.Argument(help="The workflow's name.", metavar="NAME")],
+    given: Annotated[
+        str, typer.Option("--input", metavar="JSON|@FILE", help="The input as JSON, or from a file.")
+    ] = "{}",
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE|KEY=@FILE", help="Set one field of the input, as text; repeatable."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="The same key never starts a second run.")
+    ] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="The workflow's version; without it, the newest.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow the run until it ends.")] = False,
+    until_human: Annotated[
+        bool, typer.Option("--until-human", help="Follow it until it ends or needs a person.")
+    ] = False,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a run of a published workflow.
+
+    signalbox run invoice --set document=@workflows/samples/contoso-en.txt --watch
+
+    signalbox run invoice --input '{"document": "..."}' --idempotency-key mail-4711
+    """
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        what = f"{name} is a file; running a file in this process is not available yet."
+        raise Refused(what, "Run a deployed workflow by its name: `signalbox up`, then `signalbox run invoice ...`.")
+    body: dict[str, Any] = {"input": read_input(given, fields or [])} | ({"version": version} if version else {})
+    api = target(url, token)
+    status, answer = api.post(f"/v1/workflows/{segment(name)}/runs", body, key=key)
+    found = str(answer["run"])
+    if not (watch or until_human):
+        return print_json(answer) if as_json else _started(found, new=status == 201)  # noqa: PLR2004 - Created
+    if as_json:
+        print(json.dumps(answer), flush=True)
+    else:
+        console().print(f"Run [bold]{found}[/] of {name}")
+    _watch(api, found, until_human=until_human, as_json=as_json)
+    return None
+
+
+def _started(found: str, *, new: bool) -> None:
+    console().print(f"Run [bold]{found}[/] {'started' if new else 'had already been started with this key'}.")
+    console().print(f"Follow it: signalbox runs watch {found}", style="dim")
+
+
+def read_input(text: str, fields: list[str]) -> dict[str, Any]:
+    """Return the input that --input and --set give together. Raises BadParameter."""
+    data = _json(_content(text, "--input") if text.startswith("@") else text, "--input")
+    if not isinstance(data, dict):
+        raise typer.BadParameter("the input must be a JSON object: {...}", param_hint="--input")
+    made = cast("dict[str, Any]", data)
+    for one in fields:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{one!r}: give KEY=VALUE or KEY=@FILE", param_hint="--set")
+        made[name] = _content(value, f"--set {name}") if value.startswith("@") else value
+    return made
+
+
+def _content(reference: str, hint: str) -> str:
+    name = reference.removeprefix("@")
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {name}: {error}", param_hint=hint) from None
+
+
+def _json(text: str, hint: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        remedy = "Quote it in single quotes, or use @FILE or --set KEY=VALUE"
+        raise typer.BadParameter(f"not JSON: {error}. {remedy}", param_hint=hint) from None
+
+
+@runs.command("list")
+def list_(  # noqa: PLR0913 - options
+    *,
+    workflow: Annotated[str | None, typer.Option(help="Only runs of this workflow.")] = None,
+    in_state: Annotated[str | None, typer.Option("--state", help="Only runs in this state, such as paused.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100)] = 20,
+    before: Annotated[str | None, typer.Option(help="Only runs older than this one.")] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List runs, newest first."""
+    answer = target(url, token).get("/v1/runs", workflow=workflow, state=in_state, limit=limit, before=before)
+    if as_json:
+        return print_json(answer)
+    rows = [
+        (r["id"], r["workflow"], str(r["version"]), state(r["state"]), age(r["created_at"])) for r in answer["runs"]
+    ]
+    table(("RUN", "WORKFLOW", "VERSION", "STATE", "STARTED"), rows, right=["VERSION"], empty="No runs.")
+    if answer.get("next"):
+        console().print(f"More: signalbox runs list --before {answer['next']}", style="dim")
+    return None
+
+
+@runs.command("show")
+def show_run(
+    *, run: RunArgument, url: UrlOption = None, token: TokenOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a run: its steps, what they cost, its limits, its gates."""
+    api = target(url, token)
+    found = api.get(f"/v1/runs/{segment(run_id(api, run))}")
+    if as_json:
+        print_json(found)
+    else:
+        show.run(found)
+
+
+@runs.command()
+def watch(
+    *,
+    run: RunArgument,
+    until_human: Annotated[bool, typer.Option("--until-human", help="Stop also when it needs a person.")] = False,
+    after: Annotated[int, typer.Option(min=0, help="Begin after this event.")] = 0,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a run until it ends; steps are shown as they finish. Ctrl-C leaves the run alone.
+
+    Exit code 0: completed (or, with --until-human, a person is needed now).
+    With --json, one event a line, then the state.
+    """
+    api = target(url, token)
+    _watch(api, run_id(api, run), until_human=until_human, as_json=as_json, after=after)
+
+
+def _watch(api: Api, run: str, *, until_human: bool, as_json: bool, after: int = 0) -> None:
+    try:
+        if as_json:
+            ended = _stream(api, run, until_human=until_human, after=after)
+        else:
+            ended = follow(api, run, Story(seq=after), until_human=until_human)
+    except KeyboardInterrupt:
+        console(stderr=True).print(f"\nThe run goes on. Follow it again: signalbox runs watch {run}", highlight=False)
+        raise typer.Exit(130) from None
+    if not as_json:
+        show.ending(api.get(f"/v1/runs/{segment(run)}"))
+    raise typer.Exit(0 if ended == "completed" or (until_human and ended not in TERMINAL) else 1)
+
+
+def _stream(api: Api, run: str, *, until_human: bool, after: int) -> str:
+    for page in pages(api, run, after):
+        for event in page.events:
+            print(json.dumps(event, ensure_ascii=False), flush=True)
+        if not page.events and over(page.state, until_human=until_human):
+            print(json.dumps({"run": run, "state": page.state, "seq": page.last}), flush=True)
+            return page.state
+    raise AssertionError  # pages never ends
+
+
+@runs.command()
+def events(
+    *,
+    run: RunArgument,
+    after: Annotated[int, typer.Option(min=0, help="Begin after this event.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 200,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run's log: everything that happened, numbered without gaps."""
+    api = target(url, token)
+    answer = api.get(f"/v1/runs/{segment(run_id(api, run))}/events", after=after, limit=limit)
+    if as_json:
+        print_json(answer)
+    else:
+        show.events(answer["events"])
+
+
+@runs.command()
+def cancel(
+    *,
+    run: RunArgument,
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a run: no step opens any more, completed reversible steps are undone."""
+    api = target(url, token)
+    run = run_id(api, run)
+    _, answer = api.post(f"/v1/runs/{segment(run)}/cancel", {"reason": reason} if reason else {})
+    if as_json:
+        print_json(answer)
+    else:
+        console().print(f"Run {run} is being cancelled. Follow it: signalbox runs watch {run}")
+
+
+@runs.command()
+def resume(  # noqa: PLR0913 - options
+    *,
+    run: RunArgument,
+    step: Annotated[str | None, typer.Option(help="The paused step; needed only where several are.")] = None,
+    action: Annotated[str, typer.Option(help="retry, skip, accept (a given result) or fail.")] = "retry",
+    result: Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The step's result, for accept.")] = None,
+    usd: Annotated[str | None, typer.Option("--raise-usd", help="Raise the run's limit by this many USD.")] = None,
+    tokens: Annotated[int | None, typer.Option("--raise-tokens", min=1, help="Raise its limit of tokens.")] = None,
+    steps: Annotated[int | None, typer.Option("--raise-steps", min=1, help="Raise its limit of steps.")] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how a paused step goes on.
+
+    signalbox runs resume latest --action retry
+
+    signalbox runs resume RUN --action accept --result '{"document": "DOC-17"}'
+
+    signalbox runs resume RUN --raise-usd 0.25
+    """
+    if action not in {"retry", "skip", "accept", "fail"}:
+        raise typer.BadParameter("use retry, skip, accept or fail", param_hint="--action")
+    if (action == "accept") != (result is not None):
+        raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
+    api = target(url, token)
+    run = run_id(api, run)
+    body: dict[str, Any] = {"step": step or _only_paused(api, run), "action": action}
+    if result is not None:
+        body["result"] = _json(_content(result, "--result") if result.startswith("@") else result, "--result")
+    more = {name: value for name, value in (("usd", usd), ("tokens", tokens), ("steps", steps)) if value is not None}
+    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
+    if as_json:
+        print_json(answer)
+    else:
+        console().print(f"Step {body['step']}: {action}. Follow the run: signalbox runs watch {run}")
+
+
+def _only_paused(api: Api, run: str) -> str:
+    found = [
+        str(s["path"]) for s in api.get(f"/v1/runs/{segment(run)}")["steps"] if s["status"] in {"paused", "unknown"}
+    ]
+    if len(found) != 1:
+        what = f"Run {run} has {'no paused step' if not found else 'several paused steps: ' + ', '.join(found)}."
+        raise Refused(what, "Name one with --step." if found else f"`signalbox runs show {run}` shows its state.")
+    return found[0]

@@ -1,0 +1,130 @@
+"""How runs, events and approvals look to people."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scripts.commands.output import age, console, money, pairs, seconds, state, table
+
+View = Mapping[str, Any]
+
+
+def escaped(value: object) -> str:
+    """Return text from outside, harmless to rich and to the terminal."""
+    from rich.markup import escape  # noqa: PLC0415 - keeps `--help` fast
+
+    return escape("".join(sign if sign.isprintable() or sign == "\n" else " " for sign in str(value)))
+
+
+def run(found: View) -> None:
+    """Print a run."""
+    spent, limits = found["spent"], found["limits"]
+    reason = f" ({escaped(found['reason'])})" if found.get("reason") else ""
+    pairs(
+        {
+            "run": str(found["id"]),
+            "workflow": f"{found['workflow']} version {found['version']}",
+            "state": f"{state(found['state'])}{reason}",
+            "started": f"{found['created_at']} by {escaped(found['initiator'])} ({age(found['created_at'])})",
+            "ended": str(found.get("ended_at") or "not yet"),
+            "spent": ", ".join(
+                (
+                    f"$ {spent['usd']} of {limits['usd'] or 'any'}",
+                    f"{spent['tokens']:,} tokens of {_any(limits['tokens'])}",
+                    f"{spent['steps']} steps of {_any(limits['steps'])}",
+                    f"{seconds(spent['active_time'])} of {seconds(limits['active_time']) or 'any time'}",
+                )
+            ),
+            "reserved": f"$ {found['reserved']['usd']}",
+        }
+    )
+    console().print()
+    columns = ("STEP", "TYPE", "STATUS", "ATTEMPT", "TIME", "TOKENS", "USD", "NOTE")
+    table(columns, [_step(each) for each in found["steps"]], right=columns[3:7], empty="No steps.")
+    for gate in found["gates"]:
+        console().print()
+        approval(gate)
+
+
+def _any(limit: int | None) -> str:
+    return "any" if limit is None else f"{limit:,}"
+
+
+def _step(step: View) -> Sequence[str]:
+    cost = step["cost"]
+    return (
+        escaped(step["path"]),
+        str(step["type"]),
+        state(step["status"]),
+        str(step["attempt"] or ""),
+        seconds(step["duration_ms"]),
+        f"{cost['tokens']:,}" if cost["tokens"] else "",
+        money(cost["usd"]),
+        escaped(_note(step)),
+    )
+
+
+def _note(step: View) -> str:
+    if step["error"]:
+        return f"{step['error']['class']}: {step['error']['message']}"
+    if step["route"]:
+        return f"→ {step['route']}"
+    by = f"by {step['by']}" if step["by"] not in {None, "step"} else ""
+    return str(step["reason"] or step["model"] or by)
+
+
+def ending(found: View) -> None:
+    """Print in a line or two what a run came to."""
+    spent, limit = found["spent"], found["limits"]["usd"]
+    took = f", {seconds(spent['active_time'])} active" if spent["active_time"] is not None else ""
+    reason = f" ({escaped(found['reason'])})" if found.get("reason") else ""
+    console().print(
+        f"  {state(found['state'])}{reason}: $ {spent['usd']} of {limit or 'any'}, {spent['tokens']:,} tokens,"
+        f" {spent['steps']} steps{took}",
+    )
+    if found["state"] == "paused":
+        console().print(f"  say how it goes on: signalbox runs resume {found['id']} --help", soft_wrap=True)
+    for gate in found["gates"]:
+        if gate["status"] == "open":
+            console().print(
+                f"  waits for {', '.join(gate['roles'])}: signalbox approvals show {gate['id']}", soft_wrap=True
+            )
+
+
+def events(found: Sequence[View]) -> None:
+    """Print a run's log, one event a line."""
+    screen = console()
+    if not found:
+        screen.print("No events.")
+    for event in found:
+        data = escaped(", ".join(f"{name}={_compact(value)}" for name, value in event["data"].items()))
+        head = f"{event['seq']:>4}  {event['at'][11:23]}  {event['type']:<16}"
+        screen.print(f"{head} [bold]{escaped(event['path'] or ''):<12}[/] [dim]{data}[/]", soft_wrap=True)
+
+
+def _compact(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def approval(found: View) -> None:
+    """Print a request for a decision: exactly what it would let run."""
+    rows = {
+        "approval": str(found["id"]),
+        "subject": escaped(" ".join(str(found["subject"]).split())),
+        "status": state(found["status"]),
+        "asked of": ", ".join(found["roles"]),
+        "until": str(found["expires_at"]),
+    }
+    if found["approves"]:
+        rows["lets run"] = f"{escaped(found['approves'])}: {escaped(found['tool'])} ({found['risk']})"
+        rows["digest"] = str(found["digest"])
+    if found["by"]:
+        rows["decided"] = f"{found['decided_at']} by {escaped(found['by'])}" + (
+            f": {escaped(found['note'])}" if found["note"] else ""
+        )
+    pairs(rows)
+    for name in ("arguments", "show"):
+        if found.get(name):
+            console().print(f"  [dim]{name}[/]")
+            text = json.dumps(found[name], indent=2, ensure_ascii=False)
+            console().print("\n".join(f"    {line}" for line in escaped(text).splitlines()), soft_wrap=True)

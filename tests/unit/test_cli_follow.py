@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+from rich.text import Text
+
+from scripts.commands.client import ApiRefused, Unreachable
+from scripts.commands.follow import Story, over, pages
+
+
+def event(seq, kind, path=None, at="2026-01-01T00:00:00.000Z", **data):
+    return {"seq": seq, "at": at, "type": kind, "path": path, "attempt": 1, "data": data}
+
+
+def told(story, *given):
+    lines = [story.line(each) for each in given]
+    return [Text.from_markup(line).plain if line else line for line in lines]
+
+
+def test_a_step_is_told_when_it_finishes_with_time_tokens_and_money():
+    used = {"usd": "0.001349", "tokens": 1949, "steps": 1}
+    opened, closed = told(
+        Story(),
+        event(1, "step_opened", "extract"),
+        event(2, "step_completed", "extract", used=used, duration_ms=1234),
+    )
+    assert opened is None
+    assert closed.split() == ["✓", "extract", "1.23", "s", "1,949", "tokens", "$", "0.001349"]
+
+
+def test_a_gate_takes_as_long_as_it_was_open():
+    lines = told(
+        Story(),
+        event(1, "gate_opened", "review", roles=["finance"], approves="post"),
+        event(2, "gate_decided", "review", decision="approved", by="ann@example.com", note="fine"),
+        event(3, "step_completed", "review", at="2026-01-01T00:01:05.000Z"),
+    )
+    assert "waits for finance to approve post" in lines[0]
+    assert "approved by ann@example.com: fine" in lines[1]
+    assert "1 min 05 s" in lines[2]
+
+
+def test_a_failure_says_its_class_and_message():
+    (line,) = told(
+        Story(), event(1, "step_failed", "post", error={"class": "permanent", "message": "no"}, duration_ms=5)
+    )
+    assert line.split() == ["✗", "post", "0.01", "s", "permanent:", "no"] or "permanent: no" in line
+
+
+def test_text_from_outside_is_harmless():
+    line = Story().line(event(1, "gate_decided", "r", decision="rejected", by="x", note="[red]a\x1b[2Jb\n[/]c"))
+    shown = Text.from_markup(line).plain
+    assert "\x1b" not in shown
+    assert "\n" not in shown
+    assert "[red]a" in shown
+
+
+def test_the_story_knows_what_is_under_way():
+    story = Story()
+    told(story, event(1, "step_opened", "a"), event(2, "step_opened", "b"), event(3, "step_completed", "a"))
+    assert story.open == ["b"]
+
+
+def test_unknown_events_are_passed_over():
+    assert told(Story(), event(1, "something_new", "a"), event(2, "run_completed")) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("state", "until_human", "ends"),
+    [
+        ("completed", False, True),
+        ("stopped", False, True),
+        ("running", True, False),
+        ("paused", False, False),
+        ("paused", True, True),
+        ("waiting_for_human", False, False),
+        ("waiting_for_human", True, True),
+    ],
+)
+def test_when_there_is_nothing_left_to_wait_for(state, until_human, ends):
+    assert over(state, until_human=until_human) is ends
+
+
+class Log:
+    """An API whose log grows, with faults in between."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+
+    def get(self, path, *, after, limit):
+        self.asked.append(after)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {"events": answer, "next": answer[-1]["seq"] if answer else after, "state": "running"}
+
+
+def test_following_goes_on_without_gap_after_an_outage():
+    log = Log([event(1, "run_started")], Unreachable("http://127.0.0.1:1", "gone"), [event(2, "step_opened", "a")])
+    following = pages(log, "R")
+    seen = [each["seq"] for page in (next(following), next(following)) for each in page.events]
+    assert seen == [1, 2]
+    assert log.asked == [0, 1, 1]
+
+
+def test_a_request_that_is_itself_wrong_is_not_repeated():
+    log = Log(ApiRefused(404, "There is no such run."))
+    with pytest.raises(ApiRefused, match="no such run"):
+        next(pages(log, "R"))
+    assert len(log.asked) == 1
