@@ -38,9 +38,13 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Records of one run, by sort key, as they were read together."""
+    """Records of one run, by sort key, as they were read together.
+
+    ``asked`` are the sort keys that were read: those without a record are known to have had none.
+    """
 
     records: Mapping[str, Record]
+    asked: frozenset[str] = frozenset()
 
     @property
     def head(self) -> Head:
@@ -87,7 +91,7 @@ class Snapshot:
 
     def with_(self, records: Iterable[Record]) -> Snapshot:
         """Return the snapshot with ``records`` put in."""
-        return Snapshot({**self.records, **{record.sk: record for record in records}})
+        return Snapshot({**self.records, **{record.sk: record for record in records}}, self.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +113,9 @@ class Journal:
 
     def read(self, sks: Iterable[str]) -> Snapshot:
         """Read the named records consistently, always with the head."""
-        keys = [Key(self.pk, sk) for sk in {"HEAD", *sks}]
-        return Snapshot({key.sk: revive(item) for key, item in self._store.read(keys).items()})
+        asked = frozenset({"HEAD", *sks})
+        items = self._store.read([Key(self.pk, sk) for sk in asked])
+        return Snapshot({key.sk: revive(item) for key, item in items.items()}, asked)
 
     def read_all(self) -> Snapshot:
         """Read every record of the run except its events."""
@@ -140,7 +145,7 @@ class Journal:
         raise TransientFailure(f"The run's records changed {ATTEMPTS} times under this decision. It is tried again.")
 
     def _same(self, seen: Snapshot, change: Change[T]) -> set[str]:
-        return {*seen.records, *(record.sk for record in change.records)}
+        return {*seen.asked, *seen.records, *(record.sk for record in change.records)}
 
     def _commit(self, seen: Snapshot, change: Change[T]) -> Snapshot:
         records = self._numbered(seen, change)

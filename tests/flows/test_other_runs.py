@@ -11,7 +11,9 @@ from machine import UNWIND, Killed, World
 from shared.compiler import compile_manifest
 from shared.errors import Conflict, PermanentFailure, PolicyViolation, TransientFailure
 from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
+from shared.ports import Key, Write
 from shared.runtime.gates import Word, decide_gate
+from shared.runtime.journal import Change
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.task import Task
 from shared.testing import FakeModels, FakeTools
@@ -221,3 +223,21 @@ def test_two_branches_that_pause_wait_side_by_side():
     assert run.go().status == "SUCCEEDED"
     assert called(w)[-1] == "c"
     check(w)
+
+
+def test_a_conflict_reads_again_what_had_no_record_before():
+    w = gated()
+    w.start({})
+    seen = w.journal.read(["STEP#a"])
+    decide_gate(w.steps, w.journal, "g", Word("approved", "fatima@example.test"))
+    w.store.commit(
+        [Write(Key(w.journal.pk, "STEP#a"), {"path": "a", "step": "a", "type": "tool", "status": "running"}, None)]
+    )
+    met = []
+
+    def decide(again):
+        met.append(again.step("a"))
+        return Change(None, (again.head,), ())
+
+    w.journal.transact(seen, decide)
+    assert [step is None for step in met] == [True, False]
