@@ -138,9 +138,10 @@ def finalise_host() -> tuple[Host, str]:
 
 
 @cache
-def project_store() -> DynamoStore:
-    """Return the runs table for ``project``."""
-    return _table(settings.ProjectEnvironment.read(os.environ).runs_table)
+def project_host() -> tuple[Host, str]:
+    """Return the host of ``project`` and the unwind machine's ARN."""
+    environment = settings.ProjectEnvironment.read(os.environ)
+    return Host(**_host(environment)), environment.unwind_machine
 
 
 @cache

@@ -8,6 +8,7 @@ SignalboxError
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
+    │                                                      └── BrokenTool
     └── BudgetExceeded  ├── Rejected  ├── UnknownOutcome  ├── PolicyViolation
 """
 
@@ -127,10 +128,12 @@ class StepFailure(SignalboxError):
     """One attempt failed.
 
     ``retry_after`` is the far side's own wish in seconds, if it gave one. ``usage`` is what the attempt used, where
-    that was learned; without it the whole reservation stays charged.
+    that was learned; without it the whole reservation stays charged. ``uncertain`` = the call may have had its effect
+    all the same.
     """
 
     error_class: ClassVar[ErrorClass] = "permanent"
+    uncertain: ClassVar[bool] = False
 
     def __init__(self, message: str, *, retry_after: float | None = None, usage: Usage | None = None) -> None:
         super().__init__(message)
@@ -142,6 +145,7 @@ class StepTimeout(StepFailure):
     """The attempt's time was over."""
 
     error_class = "timeout"
+    uncertain = True
 
 
 class RateLimited(StepFailure):
@@ -154,18 +158,26 @@ class TransientFailure(StepFailure):
     """The far side failed in a way that usually passes."""
 
     error_class = "transient"
+    uncertain = True
 
 
 class InvalidOutput(StepFailure):
     """The answer does not fit the step's output schema."""
 
     error_class = "invalid_output"
+    uncertain = True
 
 
 class PermanentFailure(StepFailure):
     """Trying again cannot help."""
 
     error_class = "permanent"
+
+
+class BrokenTool(PermanentFailure):
+    """The tool itself failed in a way that nobody foresaw, before or after its effect."""
+
+    uncertain = True
 
 
 class BudgetExceeded(StepFailure):
@@ -184,6 +196,7 @@ class UnknownOutcome(StepFailure):
     """A call began and its outcome was never learned."""
 
     error_class = "unknown_outcome"
+    uncertain = True
 
 
 class PolicyViolation(StepFailure):

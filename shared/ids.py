@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import re
@@ -15,6 +16,11 @@ def ulid(now: int) -> str:
     """Return a new ULID (26 characters of Crockford base 32, by the ULID specification); ``now`` in milliseconds."""
     number = (now << 80) | secrets.randbits(80)
     return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def ulid_time(text: str) -> int:
+    """Return the time (ms) that a ULID was made of: its first ten characters."""
+    return functools.reduce(lambda number, sign: number * 32 + _ALPHABET.index(sign), text[:10], 0)
 
 
 def is_ulid(text: str) -> bool:

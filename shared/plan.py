@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.manifest import OnError
 
 DEFAULT_RETRIES = 2
-"""For models and tools that only read; a model's answer has no effect, so asking again is safe."""
+"""For all that has no effect outside: asking a model or a person again is safe, and so is what a dead process left."""
 REVERSIBLE_RETRIES = 1
 """At most one, with the same idempotency key (risk policy)."""
 
@@ -118,8 +118,7 @@ def _retry(step: AnyStep) -> Retry:
         most = REVERSIBLE_RETRIES if step.risk == "reversible" else 0
         given = given or Retry(max_retries=most)
         return replace(given, max_retries=min(given.max_retries, most))
-    calls = isinstance(step, Agent | ToolStep) or (isinstance(step, Router) and step.strategy == "llm")
-    return given or Retry(max_retries=DEFAULT_RETRIES if calls else 0)
+    return given or Retry(max_retries=DEFAULT_RETRIES)
 
 
 def _given(retry: RetryField) -> Retry:

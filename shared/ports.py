@@ -1,9 +1,11 @@
-"""The ports: what the runtime needs from the world, as protocols. Fakes for all of them are in testing.py."""
+"""The ports: what the runtime needs from the world, as protocols. Fakes for all of them are in testing.py.
+
+What passes through them are named tuples: every cold start would compile the methods of data classes anew.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,16 +15,14 @@ if TYPE_CHECKING:
 Item = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
+class Key(NamedTuple):
     """Primary key of an item: partition and sort key."""
 
     pk: str
     sk: str
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One conditional put: ``item`` replaces the item that has revision ``expected``; None = no item may exist."""
 
     key: Key
@@ -97,8 +97,7 @@ class Engine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens that a model request used, and their price in nano-USD."""
 
     input_tokens: int = 0
@@ -111,8 +110,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(NamedTuple):
     """One request to a model. ``schema`` asks for a JSON reply that fits it; ``timeout`` in seconds."""
 
     model: str
@@ -124,8 +122,7 @@ class ModelRequest:
     temperature: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReply:
+class ModelReply(NamedTuple):
     """A model's answer: its text and what it used."""
 
     text: str
@@ -161,15 +158,14 @@ class Tools(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One mail in text and HTML."""
 
     to: str
     subject: str
     text: str
     html: str
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str]
 
 
 class Mail(Protocol):

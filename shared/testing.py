@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import NotFound, PermanentFailure, StoreConflict
+from shared.ledger.keys import INDEXES
 from shared.models.prices import price_of
 from shared.ports import Blobs, Clock, Engine, Item, Key, Mail, Message, ModelReply, ModelRequest, Models, Store, Tools
 from shared.runtime.host import Definitions, Published
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from shared.ports import Usage, Write
     from shared.tools.registry import Call
 
-INDEXES = {"by_workflow": ("tenant_workflow", "created"), "by_state": ("tenant_state", "created")}
+TRANSACTION_LIMIT = 100
+"""Items. Source: DynamoDB quotas, "Transactions"."""
 
 
 class MemoryStore(Store):
@@ -42,7 +44,7 @@ class MemoryStore(Store):
 
     def index(self, name: str, value: str, *, limit: int, before: str = "") -> list[Item]:
         """Return the newest items of an index, newest first."""
-        partition, sort = {**INDEXES, "pending": ("tenant_pending", "opened")}[name]
+        partition, sort = INDEXES[name]
         with self._lock:
             found = [dict(item) for item in self.items.values() if item.get(partition) == value]
         found = [item for item in found if not before or item[sort] < int(before)]
@@ -50,6 +52,8 @@ class MemoryStore(Store):
 
     def commit(self, writes: Sequence[Write]) -> None:
         """Apply all writes or none. Raises StoreConflict when a condition does not hold."""
+        if len(writes) > TRANSACTION_LIMIT:
+            raise ValueError(f"{len(writes)} writes in one transaction; DynamoDB takes {TRANSACTION_LIMIT}")
         self.before_commit(writes)
         with self._lock:
             for write in writes:

@@ -33,11 +33,11 @@ class Value:
 def canonical(value: Any) -> bytes:
     """Return RFC 8785 canonical JSON.
 
-    Raises PermanentFailure when ``value`` is not JSON (NaN, integers beyond 2^53, foreign types).
+    Raises PermanentFailure when ``value`` is not JSON (NaN, integers beyond 2^53, half characters, foreign types).
     """
     try:
         return rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise PermanentFailure(f"The value is not JSON that every reader understands: {error}") from error
 
 

@@ -1,12 +1,11 @@
-"""Keeps the list view of runs up to their heads, from the table's stream."""
+"""Follows the runs table's stream: the list view of runs, and sending what a writer that died has not sent."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from functions import bootstrap
-from shared.errors import StoreConflict
-from shared.ledger.projection import project
+from shared.ledger.projection import follow
 from shared.observability import logger
 
 if TYPE_CHECKING:
@@ -15,13 +14,15 @@ if TYPE_CHECKING:
 
 @logger.inject_lambda_context(clear_state=True)
 def handle(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
-    """Project each record's head; those that could not be are reported, so that the stream delivers them again."""
-    store = bootstrap.project_store()
+    """Follow each record; those that could not be are reported, so that the stream delivers them again."""
+    host, unwind_machine = bootstrap.project_host()
     failed: list[dict[str, str]] = []
     for record in event["Records"]:
+        image = record["dynamodb"].get("NewImage")
         try:
-            project(store, record["dynamodb"].get("NewImage") or {})
-        except (StoreConflict, KeyError) as error:
-            logger.warning("not projected", extra={"record": record.get("eventID"), "error": repr(error)})
+            if image:  # a record that has expired has none
+                follow(host, image, unwind_machine)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other records must not wait for this one
+            logger.warning("not followed", extra={"record": record.get("eventID"), "error": repr(error)})
             failed.append({"itemIdentifier": record["dynamodb"]["SequenceNumber"]})
     return {"batchItemFailures": failed}

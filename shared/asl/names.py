@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 80
 """Source: Step Functions quotas, "State name length"."""
-MAX_STEP_ID = 64
-"""Leaves room for the longest suffix."""
 FINISH = "finish"
 COMPLETED = "completed"
 _FORK_LENGTH = 62  # leaves room for " · 1000 failed"

@@ -38,6 +38,20 @@ INFRASTRUCTURE_ERRORS = (
 )
 RETRY = (Retrier(INFRASTRUCTURE_ERRORS, interval=1, attempts=6, max_delay=30),)
 
+_ANSWERS = ("NotOpened", "Signalbox.Unwinding")
+"""Errors that are answers: the run is ending."""
+
+
+def repeated(attempts: int, max_delay: int) -> tuple[Retrier, ...]:
+    """Return the retry of a task that only reads and writes state: no cascade stands behind it, so it is repeated."""
+    return (
+        Retrier(_ANSWERS, interval=1, attempts=0, max_delay=max_delay),
+        Retrier(("States.ALL",), interval=1, attempts=attempts, max_delay=max_delay),
+    )
+
+
+CONTROL_RETRY = repeated(attempts=8, max_delay=60)
+
 _ENTRY: Mapping[str, Any] = {
     "run.$": "$$.Execution.Input.run",
     "scope.$": "$.scope",
@@ -56,7 +70,7 @@ def payload(op: str, **more: str) -> dict[str, Any]:
 
 def finish_task(following: str) -> Task:
     """Return the task that ends the run well."""
-    return Task(CONTROL_FUNCTION, payload("finish"), CONTROL_TIMEOUT, following, retry=RETRY)
+    return Task(CONTROL_FUNCTION, payload("finish"), CONTROL_TIMEOUT, following, retry=CONTROL_RETRY)
 
 
 def await_task(step: str, name: str, following: str | None) -> Task:
@@ -67,7 +81,7 @@ def await_task(step: str, name: str, following: str | None) -> Task:
         YEAR,
         following,
         parks=True,
-        retry=RETRY,
+        retry=CONTROL_RETRY,
         catch=(Catcher(name, ("States.Timeout",)),),
     )
 
@@ -123,7 +137,7 @@ class Steps:
             names.cascaded(step),
             select=_DECISION,
             result_path="$.cascade",
-            retry=RETRY,
+            retry=CONTROL_RETRY,
         )
 
     def _cascaded(self, step: str, after: str, failed: str) -> Choice:
@@ -146,7 +160,7 @@ class Steps:
             parks=True,
             select={"action": "$.action", "seconds": "$.seconds"},
             result_path="$.cascade",
-            retry=RETRY,
+            retry=CONTROL_RETRY,
             catch=(Catcher(names.parked(step), ("States.Timeout",)),),
         )
 

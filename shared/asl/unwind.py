@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from shared.asl.states import Catcher, Choice, Machine, Succeed, Task, Wait
-from shared.asl.tasks import CONTROL_FUNCTION, CONTROL_TIMEOUT, RETRY, STEP_FUNCTION, payload
+from shared.asl.tasks import CONTROL_FUNCTION, CONTROL_TIMEOUT, RETRY, STEP_FUNCTION, payload, repeated
 
 COMPENSATE_TIMEOUT = 900
 """Seconds; no Lambda function runs longer. Source: Lambda quotas, "Function timeout"."""
+
+_PATIENT = repeated(attempts=20, max_delay=300)
+"""Over an hour; should it end, another execution is started when this one's end is heard of."""
 
 
 def unwind_machine() -> dict[str, Any]:
@@ -25,7 +28,7 @@ def unwind_machine() -> dict[str, Any]:
             "decided",
             select={name: f"$.Payload.{name}" for name in ("action", "seconds", "step")},
             result_path="$.unwind",
-            retry=RETRY,
+            retry=_PATIENT,
         ),
         "decided": Choice("$.unwind.action", (("compensate", "compensate"), ("done", "unwound")), "wait"),
         "wait": Wait("$.unwind.seconds", "unwind"),

@@ -45,7 +45,12 @@ def admit(head: Head, hold: Amount, timeout: int, now: int) -> Head | Refusal:
     deadline = head.active_deadline
     if deadline is None and head.active_left is not None:
         deadline = now + head.active_left
-    return replace(_charge(head, hold), open=head.open + 1, active_deadline=deadline)
+    return replace(reserve(head, hold), active_deadline=deadline)
+
+
+def reserve(head: Head, hold: Amount) -> Head:
+    """Take ``hold`` from what is left, whether it fits or not, and count the step as open."""
+    return replace(_charge(head, hold), open=head.open + 1)
 
 
 def release(head: Head, hold: Amount, used: Amount, now: int) -> Head:

@@ -9,6 +9,7 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import ClientError
 
 from shared.errors import StoreConflict
+from shared.ledger.keys import INDEXES
 from shared.ports import Item, Key, Store, Write
 
 if TYPE_CHECKING:
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
 
 _BATCH = 100
 _LOST = frozenset({"ConditionalCheckFailedException", "TransactionCanceledException", "TransactionConflictException"})
-_INDEX_KEYS = {
-    "by_workflow": ("tenant_workflow", "created"),
-    "by_state": ("tenant_state", "created"),
-    "pending": ("tenant_pending", "opened"),
-}
-"""Partition and sort key of each index of the runs table."""
 
 
 class DynamoStore(Store):
@@ -63,7 +58,7 @@ class DynamoStore(Store):
 
     def index(self, name: str, value: str, *, limit: int, before: str = "") -> list[Item]:
         """Return an index's newest items for ``value``, newest first, older than the sort value ``before``."""
-        partition, sort = _INDEX_KEYS[name]
+        partition, sort = INDEXES[name]
         names = {"#p": partition}
         values: dict[str, Any] = {":p": {"S": value}}
         condition = "#p = :p"

@@ -1,9 +1,15 @@
-"""Keys of the definitions table, which the publisher writes and everybody else reads."""
+"""Keys of the definitions table, which the publisher writes and everybody else reads; indexes of the runs table."""
 
 from __future__ import annotations
 
 from shared.ports import Key
 
+INDEXES = {
+    "by_workflow": ("tenant_workflow", "created"),
+    "by_state": ("tenant_state", "created"),
+    "pending": ("tenant_pending", "opened"),
+}
+"""Index of the runs table -> its partition key (text) and sort key (milliseconds since the epoch)."""
 LATEST = "WORKFLOWS"
 """Partition that holds, for every published workflow, which version is its latest."""
 

@@ -1,4 +1,4 @@
-"""The list view of runs: it follows the heads, read from the table's stream."""
+"""What follows from the runs table's stream: the list view of runs, and everything that a dead writer has not sent."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from shared.errors import StoreConflict
 from shared.ledger.dynamodb import decode
 from shared.ledger.records import Head, Run
 from shared.ports import Key, Write
+from shared.runtime.outbox import send
 from shared.runtime.runs import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.ports import Store
+    from shared.runtime.host import Host
 
 _TRIES = 5
+
+
+def follow(host: Host, image: Mapping[str, Any], unwind_machine: str) -> None:
+    """Take one stream record's new image: send what it asks for, and bring the list view up to a head."""
+    item = decode(image)
+    send(host, item, unwind_machine)
+    if item["sk"] == "HEAD":
+        project(host.store, image)
 
 
 def project(store: Store, image: Mapping[str, Any]) -> bool:

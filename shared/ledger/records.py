@@ -58,11 +58,15 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it."""
+    """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
+
+    ``uncertain`` = its call may have had its effect all the same.
+    """
 
     error_class: str
     message: str
     retry_after: int | None = None
+    uncertain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
 from shared.budget import rules
-from shared.errors import InvalidOutput, PolicyViolation, StepFailure, TransientFailure, UnknownOutcome
+from shared.errors import (
+    InvalidOutput,
+    PermanentFailure,
+    PolicyViolation,
+    StepFailure,
+    TransientFailure,
+    UnknownOutcome,
+)
 from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
@@ -88,10 +95,19 @@ def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Sna
 def _complete(host: StepHost, task: Task, plan: StepPlan, request: ModelRequest) -> Outcome:
     reply = host.models.complete(request)
     output = _parsed(reply, plan.output)
-    wrong = fits(output, plan.output)
+    return Outcome(used=_amount(reply.usage), output=_checked(host, task, plan, output, reply.usage))
+
+
+def _checked(host: StepHost, task: Task, plan: StepPlan, output: Any, usage: Usage | None = None) -> values.Value:
+    """Store what a call returned. Raises InvalidOutput when it does not fit its schema or is no JSON at all."""
+    try:
+        wrong = fits(output, plan.output)
+        stored = _stored(host, task, output)
+    except (PermanentFailure, RecursionError) as error:
+        raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
     if wrong:
-        raise InvalidOutput(f"The reply does not fit the output schema at {wrong}", usage=reply.usage)
-    return Outcome(used=_amount(reply.usage), output=_stored(host, task, output))
+        raise InvalidOutput(f"The output of {plan.id} does not fit its schema at {wrong}", usage=usage)
+    return stored
 
 
 def _parsed(reply: ModelReply, schema: Mapping[str, Any] | None) -> Any:
@@ -99,7 +115,7 @@ def _parsed(reply: ModelReply, schema: Mapping[str, Any] | None) -> Any:
         return reply.text
     try:
         return json.loads(reply.text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         cut = " (it was cut at max_tokens)" if reply.stop_reason == "max_tokens" else ""
         raise InvalidOutput(f"The reply is not JSON{cut}: {error}", usage=reply.usage) from error
 
@@ -117,7 +133,8 @@ def llm_router_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen:
         names = {route["to"] for route in plan.spec["routes"]}
         chosen = reply.text.strip() if reply.text.strip() in names else plan.spec["default"]
         decision = {"route": chosen, "answer": reply.text[:500], "strategy": "llm"}
-        return Outcome(used=_amount(reply.usage), output=_stored(host, task, decision), route=chosen)
+        kept = _checked(host, task, plan, decision, reply.usage)
+        return Outcome(used=_amount(reply.usage), output=kept, route=chosen)
 
     return Prepared(ask, perform)
 
@@ -176,10 +193,8 @@ def _invoke(
     used = opened.step.hold
     found = _probe(host, plan, opened, arguments, call) if opened.interrupted else None
     output = found if found is not None else host.tools.invoke(plan.spec["tool"], arguments, call)
-    wrong = fits(output, plan.output)
-    if wrong:
-        raise InvalidOutput(f"The result of {plan.spec['tool']} does not fit the output schema at {wrong}")
-    return Outcome(used=used, output=_stored(host, task, output), by="reconcile" if found is not None else "step")
+    kept = _checked(host, task, plan, output)
+    return Outcome(used=used, output=kept, by="reconcile" if found is not None else "step")
 
 
 def _probe(host: StepHost, plan: StepPlan, opened: Opened, arguments: Mapping[str, Any], call: ToolContext) -> Any:

@@ -40,7 +40,8 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     manifest, journal = host.manifest(task), host.journal(task)
     path = task.path
     plan = plan_of(manifest, path)
-    visit = Visit(task, plan, host.clock.now(), host.clock.jitter)
+    stand_in = manifest.steps[plan.fallback] if plan.fallback else None
+    visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in)
     seen = journal.read({*keys_for(plan, task.scope), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
     action, after = journal.transact(seen, lambda again: decide(again, visit))
     step = after.step(path)
@@ -63,6 +64,7 @@ class Visit:
     plan: StepPlan
     now: int
     jitter: Callable[[float], float]
+    stand_in: StepPlan | None = None
 
     @property
     def id(self) -> str:
@@ -73,17 +75,19 @@ class Visit:
     def engine_failure(self) -> Failure:
         """What the engine's error name tells when the handler could not write a class."""
         if self.task.error in TIMEOUTS:
-            return Failure("timeout", "The attempt's time was over.")
-        return Failure("transient", f"The process ended without an answer ({self.task.error or 'no error name'}).")
+            return Failure("timeout", "The attempt's time was over.", uncertain=True)
+        message = f"The process ended without an answer ({self.task.error or 'no error name'})."
+        return Failure("transient", message, uncertain=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The records at hand and the events gathered so far."""
+    """The records at hand and the events gathered so far; ``beside`` is a fallback that was given up."""
 
     head: Head
     step: Step
     notes: tuple[Note, ...] = ()
+    beside: tuple[Step, ...] = ()
 
     def noted(self, note: Note) -> Case:
         """Return the case with one more event."""
@@ -98,7 +102,19 @@ def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
     standing = _standing(seen.head, step, visit)
     if standing is None and gate and gate.status == "open":
         return _open_gate(case, gate, visit)
+    beside = seen.step(f"{path}{FALLBACK}")
+    if standing is None and beside and beside.open:
+        return _fallback_died(seen, case, beside, visit)
     return standing or _after_failure(seen, case, visit)
+
+
+def _fallback_died(seen: Snapshot, case: Case, beside: Step, visit: Visit) -> Change[Action]:
+    """Give up a fallback whose process is dead or out of time; then it has failed like any other."""
+    if visit.stand_in and visit.stand_in.risk != "read" and visit.now < beside.lease:
+        return Change(act("recheck", beside.lease - visit.now))
+    head, freed, lost = protocol.abandon(case.head, beside, visit.now, visit.task.error)
+    failed = replace(freed, status="failed", failure=visit.engine_failure, ended=visit.now)
+    return _after_failure(seen, replace(case, head=head, beside=(failed,)).noted(lost), visit)
 
 
 def _standing(head: Head, step: Step, visit: Visit) -> Change[Action] | None:
@@ -109,7 +125,7 @@ def _standing(head: Head, step: Step, visit: Visit) -> Change[Action] | None:
         return Change(act("fail"))
     if step.settled:
         return Change(_go_on(step, visit.plan))
-    if step.status in {"paused", "unknown"} and step.action == act("park"):
+    if step.status in protocol.PARKED and step.action == act("park"):
         return Change(act("park"))
     if step.open and visit.plan.risk != "read" and visit.now < step.lease:
         return Change(act("recheck", step.lease - visit.now))
@@ -129,8 +145,8 @@ def _after_failure(seen: Snapshot, case: Case, visit: Visit) -> Change[Action]:
     case = _given_up(case, visit) if case.step.open else case
     failure = case.step.failure or visit.engine_failure
     case = replace(case, step=replace(case.step, failure=failure))
-    if case.step.status == "unknown" or failure.error_class == "unknown_outcome":
-        return _pause(replace(case, step=replace(case.step, status="unknown")), visit, "unknown_outcome")
+    if case.step.status == "unknown" or failure.error_class == "unknown_outcome" or _in_doubt(case.step, visit.plan):
+        return _pause(case, visit, "unknown_outcome")
     if failure.error_class == "budget":
         return _pause(case, visit, "budget_exceeded")
     if _may_retry(visit.plan, case.step, failure):
@@ -140,17 +156,21 @@ def _after_failure(seen: Snapshot, case: Case, visit: Visit) -> Change[Action]:
     return _on_error(case, visit, failure)
 
 
+def _in_doubt(step: Step, plan: StepPlan) -> bool:
+    """Tell whether only a person can say what became of the call: it may have happened, and nothing undoes it."""
+    return plan.risk == "irreversible" and protocol.uncertain(step)
+
+
 def _given_up(case: Case, visit: Visit) -> Case:
     """Take the step from a process that is dead or out of time: charge its hold, raise the fence."""
     head, step, lost = protocol.abandon(case.head, case.step, visit.now, visit.task.error)
-    unknown = visit.plan.risk == "irreversible"
-    step = replace(step, failure=visit.engine_failure, status="unknown" if unknown else step.status)
-    return Case(head, step).noted(lost)
+    return Case(head, replace(step, failure=visit.engine_failure)).noted(lost)
 
 
 def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
     """Decide for a gate that nobody has decided: expired, or its handler died before the mail was out."""
-    if visit.now < gate.expires:
+    # The token's own time-out is the expiry, however late its handler had started.
+    if visit.now < gate.expires and visit.task.error != "States.Timeout":
         wait = min(GATE_PAUSE * 2.0**case.step.retries, LONGEST_GATE_PAUSE)
         again = replace(case.step, retries=case.step.retries + 1)
         return _remember(replace(case, step=again), visit, act("retry", min(wait, gate.expires - visit.now)))
@@ -215,17 +235,16 @@ def _settle_failed(case: Case, visit: Visit) -> Change[Action]:
 
 def _fail_run(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     reason = f"step {case.step.path}: {failure.error_class}: {failure.message}"
-    head, note = begin(case.head, "failed", reason[:400])
+    head, note = begin(case.head, "failed", reason)
     return _remember(replace(case, head=head).noted(note), visit, act("fail"))
 
 
 def _pause(case: Case, visit: Visit, reason: str) -> Change[Action]:
-    step = replace(case.step, status="unknown" if case.step.status == "unknown" else "paused", reason=reason)
-    head = replace(case.head, paused=case.head.paused + 1)
+    head, step = protocol.park(case.head, case.step, reason)
     case = replace(case, head=head, step=step).noted(Note("step_paused", step.path, step.attempt, {"reason": reason}))
     return _remember(case, visit, act("park"))
 
 
 def _remember(case: Case, visit: Visit, action: Action) -> Change[Action]:
     step = replace(case.step, cascade=visit.id, action=action)
-    return Change(action, (case.head, step), case.notes)
+    return Change(action, (case.head, step, *case.beside), case.notes)

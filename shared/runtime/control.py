@@ -38,7 +38,8 @@ def run_free(host: Host, task: Task) -> dict[str, Any]:
 
 def _evaluate(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
     now, path = host.clock.now(), task.path
-    stop = protocol.stopped(seen.head, protocol.new_step(plan, path, task.epoch), task)
+    fresh = protocol.new_step(plan, path, task.epoch)
+    stop = protocol.stopped(seen.head, seen.step(path) or fresh, task)
     if stop:
         raise NotOpened(f"Step {path} opens nothing: {stop.why}.")
     try:
@@ -48,8 +49,10 @@ def _evaluate(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Sn
         raise
     if isinstance(outcome, str):
         return skipped(host, plan, path, outcome, journal, seen)
-    fresh = protocol.new_step(plan, path, task.epoch)
-    return journal.transact(seen, lambda again: protocol.settle_free(fresh, outcome, now, again))[0]
+    step, _ = journal.transact(seen, lambda again: protocol.settle_free(task, fresh, outcome, now, again))
+    if step is None:
+        raise NotOpened(f"Step {path} does not settle any more: the run or the step has been stopped meanwhile.")
+    return step
 
 
 def _outcome(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> Outcome | str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict, InvalidRequest
 from shared.runtime.journal import Journal
-from shared.runtime.unwinding import request
+from shared.runtime.unwinding import request, start_unwinding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,13 +22,14 @@ def finalise(host: Host, detail: Mapping[str, Any], unwind_machine: str) -> str:
     ``detail`` is that of a "Step Functions Execution Status Change" event; it may come twice, late, or not at all.
     Raises InvalidRequest for an execution that is not ours.
     """
-    if detail.get("stateMachineArn") == unwind_machine:
-        return "an unwind execution"
     run = _run_of(detail)
     journal = Journal(host.store, host.clock, run["tenant"], run["id"])
-    head = journal.read(["RUN"]).head
-    if head.ended or head.epoch != int(run["epoch"]):
+    seen = journal.read(["RUN"])
+    if seen.head.ended or seen.head.epoch != int(run["epoch"]):
         return "known"
+    if detail.get("stateMachineArn") == unwind_machine:
+        start_unwinding(host, seen, unwind_machine, dead=str(detail["name"]))
+        return "unwound again"
     ending: Ending = "timed_out" if detail["status"] == "TIMED_OUT" else "stopped"
     try:
         request(host, journal, ending, _reason(detail), unwind_machine)

@@ -67,6 +67,7 @@ def run_gate(host: GateHost, task: Task) -> None:
         answer(host, gate)
     else:
         _announce(host, journal, gate)
+        _give_time(host, journal, gate, plan)
 
 
 def _approved_keys(manifest: Manifest, plan: StepPlan, task: Task) -> set[str]:
@@ -184,6 +185,27 @@ def _announce(host: GateHost, journal: Journal, gate: Gate) -> None:
         raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
 
 
+LONGEST_DELIVERY = 60_000
+"""Milliseconds that one delivery of a gate can last."""
+
+
+def _give_time(host: GateHost, journal: Journal, gate: Gate, plan: StepPlan) -> None:
+    """Let the time to decide run from now, when people could only be told long after the gate had opened.
+
+    The engine's own time-out of the token began with this delivery, and nothing else ends the gate.
+    """
+    ends = host.clock.now() + int(plan.timeout * 1000)
+
+    def decide(seen: Snapshot) -> Change[None]:
+        known = seen.gate(gate.path)
+        if known is None or known.status != "open" or known.expires >= ends - LONGEST_DELIVERY:
+            return Change(None)
+        return Change(None, (replace(known, expires=ends),))
+
+    if gate.expires < ends - LONGEST_DELIVERY:
+        journal.transact(journal.read([gate.sk]), decide)
+
+
 def _mail(host: GateHost, journal: Journal, seen: Snapshot, gate: Gate, person: Person) -> list[str]:
     note = Note("gate_mailed", gate.path, None, {"to": person.email})
     failures: list[str] = []
@@ -195,7 +217,7 @@ def _mail(host: GateHost, journal: Journal, seen: Snapshot, gate: Gate, person: 
 
     def decide(again: Snapshot) -> Change[None]:
         known = again.gate(gate.path)
-        if known is None or person.email in known.mailed:
+        if known is None or again.head.ended or person.email in known.mailed:
             return Change(None)
         return Change(None, () if failures else (replace(known, mailed=(*known.mailed, person.email)),), (note,))
 

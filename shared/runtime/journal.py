@@ -111,6 +111,13 @@ class Journal:
         self._clock = clock
         self.pk = run_partition(tenant, run)
 
+    @classmethod
+    def at(cls, store: Store, clock: Clock, pk: str) -> Journal:
+        """Return the journal of the run whose partition is ``pk``."""
+        journal = cls(store, clock, "", "")
+        journal.pk = pk
+        return journal
+
     def read(self, sks: Iterable[str]) -> Snapshot:
         """Read the named records consistently, always with the head."""
         asked = frozenset({"HEAD", *sks})
@@ -118,9 +125,12 @@ class Journal:
         return Snapshot({key.sk: revive(item) for key, item in items.items()}, asked)
 
     def read_all(self) -> Snapshot:
-        """Read every record of the run except its events."""
-        items = [item for prefix in ("GATE#", "PARK#", "STEP#") for item in self._store.query(self.pk, prefix)]
+        """Read every record of the run except its events.
+
+        The head first: what is newer than it makes a decision about the whole lose its commit, never pass unseen.
+        """
         rest = self.read(["RUN"])
+        items = [item for prefix in ("GATE#", "PARK#", "STEP#") for item in self._store.query(self.pk, prefix)]
         return rest.with_(revive(item) for item in items)
 
     def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:

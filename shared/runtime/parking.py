@@ -7,7 +7,7 @@ wait is over already. Whoever settles writes first and sends then, so no wake-up
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from shared import values
 from shared.budget.rules import NANO
@@ -16,7 +16,7 @@ from shared.ledger.records import Head, Park, Run, Step
 from shared.runtime import protocol
 from shared.runtime.calls import fits
 from shared.runtime.cascade import act
-from shared.runtime.host import plan_of
+from shared.runtime.host import COMPENSATE, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.settle import keys_for, over, register
 from shared.runtime.unwinding import begin, start_unwinding
@@ -60,7 +60,7 @@ def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
     step = seen.step(path)
     if seen.head.unwinding or seen.head.ended:
         return act("fail")
-    if step is None or (step.status in {"paused", "unknown"} and not step.settled):
+    if step is None or (step.status in protocol.PARKED and not step.settled):
         return None
     return act("retry")
 
@@ -90,13 +90,12 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     Raises NotFound or Conflict when no such step is paused, InvalidRequest when an accepted result does not fit.
     """
     plan = plan_of(host.manifest(task), task.path)
-    result = _accepted(host, task, plan, order)
+    accepted = _accepted(host, task, plan, order)
     journal = host.journal(task)
     park = f"PARK#{_pause_path(task.path)}"
-    seen = journal.read([f"STEP#{task.path}", park, "RUN"])
+    seen = journal.read([f"STEP#{task.path}", f"STEP#{task.path.removesuffix(COMPENSATE)}", park, "RUN"])
     now = host.clock.now()
-    _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, result, now))
-    after = after.with_(journal.read([park]).records.values())
+    _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, accepted, now))
     _send(host, after, task.path)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
@@ -105,26 +104,44 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
 
 def _send(host: Host, seen: Snapshot, path: str) -> None:
     park, answer = seen.park(_pause_path(path)), _answer(seen, path)
-    if park and answer:
+    if park and park.token and answer:
         host.engine.succeed(park.token, answer)
 
 
-def _accepted(host: Host, task: Task, plan: StepPlan, order: Order) -> values.Value | None:
+def _accepted(host: Host, task: Task, plan: StepPlan, order: Order) -> protocol.Outcome:
+    """Return the outcome that a person gives; an empty one where none is given."""
     if order.action != "accept":
-        return None
+        return protocol.Outcome(by="person")
     wrong = fits(order.result, plan.output)
     if wrong:
         raise InvalidRequest(f"The given result does not fit the output schema of {plan.id} at {wrong}")
-    return values.store(order.result, host.blobs, task.tenant)
+    stored = values.store(order.result, host.blobs, task.tenant)
+    return protocol.Outcome(output=stored, route=_route(plan, order.result), by="person")
 
 
-def decide_resume(seen: Snapshot, path: str, order: Order, result: values.Value | None, now: int) -> Change[None]:
+def _route(plan: StepPlan, result: Any) -> str | None:
+    """Return the route that a person chose for a router. Raises InvalidRequest for one that it does not have."""
+    if plan.type != "router":
+        return None
+    names = {plan.spec["default"], *(route["to"] for route in plan.spec["routes"])}
+    chosen = cast("dict[str, Any]", result).get("route") if isinstance(result, dict) else None
+    if chosen not in names:
+        wanted = ", ".join(sorted(names))
+        raise InvalidRequest(f'Router {plan.id} needs a result such as {{"route": NAME}} with one of: {wanted}.')
+    return chosen
+
+
+def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Outcome, now: int) -> Change[None]:
     """Decide a resumption: only a paused or unknown step, only while the run is not unwinding."""
     head, step = seen.head, seen.step(path)
     if step is None:
         raise NotFound(f"The run has no step {path} yet.")
-    if step.status not in {"paused", "unknown"}:
+    if step.status not in protocol.PARKED or step.settled:
         raise Conflict(f"Step {path} is {step.status}, not paused.", code="not_paused")
+    if head.ended or (head.unwinding and not _to_settle(step, order)):
+        raise Conflict(
+            f"The run is {head.ended or head.unwinding}: only what it waits for is decided.", code="run_ended"
+        )
     if step.status == "unknown" and order.action == "retry":
         raise Conflict(
             f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then accept its "
@@ -132,17 +149,26 @@ def decide_resume(seen: Snapshot, path: str, order: Order, result: values.Value 
             code="unknown_outcome",
         )
     run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
-    head, step, notes = _resumed(head, step, order, result, now)
+    head, step, notes = _resumed(head, step, order, accepted, now)
     note = Note("step_resumed", path, None, {"action": order.action, "by": order.by})
-    return Change(None, (head, step, *run), (note, *notes))
+    # The answer stands in the registration, so that it is sent even if this process dies now; and it is written even
+    # where there is none yet, so that one which comes meanwhile is seen.
+    park = seen.park(_pause_path(path)) or Park(path=_pause_path(path), kind="pause")
+    parked = replace(park, answer="fail" if order.action == "fail" else "retry")
+    return Change(None, (head, step, parked, *protocol.beside(step, seen), *run), (note, *notes))
+
+
+def _to_settle(step: Step, order: Order) -> bool:
+    """Tell whether unwinding waits for this word: what became of a call, or of a compensation."""
+    return order.action != "fail" and (step.status == "unknown" or step.path.endswith(COMPENSATE))
 
 
 def _resumed(
-    head: Head, step: Step, order: Order, result: values.Value | None, now: int
+    head: Head, step: Step, order: Order, accepted: protocol.Outcome, now: int
 ) -> tuple[Head, Step, tuple[Note, ...]]:
     seq = head.seq + 2
     if order.action == "accept":
-        done = protocol.finished(step, protocol.Outcome(output=result, by="person"), now, seq)
+        done = protocol.finished(step, accepted, now, seq)
         return head, done, (Note("step_completed", step.path, step.attempt, {"by": "person"}),)
     if order.action == "skip":
         skipped = replace(step, status="skipped", settled=True, ended=now, reason="by a person", settled_seq=seq)

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from shared.runtime.task import Task
 
 
-UNCERTAIN = frozenset({"timeout", "transient", "invalid_output", "unknown_outcome"})
-"""Classes of failures after which a call may have had its effect; a rate limit or a refusal had none."""
+LONGEST_WISH = 24 * 3600
+"""Most seconds that a far side may ask us to wait; more (or no number at all) is none of its business."""
+PARKED = frozenset({"paused", "unknown"})
+"""Statuses in which a step waits for a person's word; the head counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ def stopped(head: Head, step: Step, task: Task) -> Stopped | None:
         return Stopped(f"epoch {task.epoch} is over")
     if head.ended or (head.unwinding and not step.path.endswith(COMPENSATE)):
         return Stopped(f"the run is {head.ended or head.unwinding}")
-    if step.status in {"paused", "unknown", "cancelled"}:
+    if step.status in PARKED or step.status == "cancelled":
         return Stopped(f"the step is {step.status}")
     return None
 
@@ -133,13 +135,13 @@ def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, St
 
 
 def _unknown(head: Head, step: Step, lost: Note) -> Change[Opening]:
-    unknown = replace(step, status="unknown", reason="unknown_outcome")
+    head, unknown = park(head, step, "unknown_outcome")
     note = Note("step_unknown", step.path, step.attempt)
     return Change(Stopped("the outcome of its call is unknown"), (head, unknown), (lost, note))
 
 
 def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Change[Opening]:
-    interrupted = bool(notes) or _uncertain(step)
+    interrupted = bool(notes) or uncertain(step)
     if step.arguments and step.arguments.digest != ask.arguments.digest:
         raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
     admitted = _admit(ask, head, step)
@@ -166,15 +168,22 @@ def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Chang
     return Change(Opened(opened, interrupted), (admitted, opened), (*notes, note))
 
 
-def _uncertain(step: Step) -> bool:
+def uncertain(step: Step) -> bool:
     """Tell whether the attempt before may have had its effect although it failed."""
-    return step.call is not None and step.failure is not None and step.failure.error_class in UNCERTAIN
+    return step.call is not None and step.failure is not None and step.failure.uncertain
+
+
+def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
+    """Let the step wait for a person: as unknown when its call may have happened. The head counts it once."""
+    status = "unknown" if reason == "unknown_outcome" else "paused"
+    counted = replace(head, paused=head.paused + (step.status not in PARKED))
+    return counted, replace(step, status=status, reason=reason)
 
 
 def _admit(ask: Ask, head: Head, step: Step) -> Head | rules.Refusal:
     """Reserve for the attempt. A compensation is never refused: not undoing would cost more."""
     if ask.path.endswith(COMPENSATE):
-        return replace(head, open=head.open + 1)
+        return rules.reserve(head, ask.hold)
     timeout = int(ask.plan.timeout * 1000)
     return rules.step_short(ask.plan.budget, step.spent, ask.hold) or rules.admit(head, ask.hold, timeout, ask.now)
 
@@ -217,11 +226,13 @@ def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> C
     return Change(closed, (head, closed, *beside(closed, seen)), (note,))
 
 
-def settle_free(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
-    """Close a step that makes no call and costs nothing: no hold, no open before it."""
+def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step | None]:
+    """Close a step that makes no call and costs nothing: no hold, no open before it. None = nothing opens any more."""
     known = seen.step(step.path)
     if known and known.settled:
         return Change(known)
+    if stopped(seen.head, known or step, task):
+        return Change(None)
     closed = finished(replace(known or step, started=now, attempt=step.attempt + 1), outcome, now, seen.head.seq + 1)
     return Change(closed, (closed,), (_closing_note(step, closed, Amount(), now),))
 
@@ -246,7 +257,7 @@ def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
 def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Change[Step | None]:
     """Record that the step is skipped, unless something has been recorded already. None = the run is ending."""
     known = seen.step(path)
-    if known and (known.settled or known.open or known.attempt):
+    if known and (known.settled or known.open or known.attempt or known.status in PARKED):
         return Change(known)
     if seen.head.ended or seen.head.unwinding:
         return Change(None)
@@ -263,9 +274,14 @@ def decision_value(gate: Gate) -> Value:
 
 
 def failure_of(error: StepFailure) -> Failure:
-    """Return the record of a failed attempt."""
-    wish = None if error.retry_after is None else int(error.retry_after * 1000)
-    return Failure(error.error_class, str(error)[:2000], wish)
+    """Return the record of a failed attempt. Messages come from outside: half characters could not be stored."""
+    message = str(error)[:2000].encode(errors="backslashreplace").decode()
+    return Failure(error.error_class, message, _wish(error.retry_after), error.uncertain)
+
+
+def _wish(seconds: float | None) -> int | None:
+    """Return the far side's wish in milliseconds, if it is one that can be granted."""
+    return int(seconds * 1000) if seconds is not None and 0 <= seconds <= LONGEST_WISH else None
 
 
 def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:

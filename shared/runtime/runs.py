@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from shared.manifest import Limits
     from shared.runtime.host import Host, Published
+    from shared.runtime.journal import Snapshot
 
 REQUEST_LIFE = 30 * 24 * 3600 * 1000
 """How long (ms) a start request is remembered by its idempotency key."""
@@ -53,7 +55,7 @@ def start_run(host: Host, published: Published, request: StartRequest) -> tuple[
             f"The input has {stored.size} bytes; the limit is {INPUT_LIMIT}. Pass large data by reference."
         )
     run_id, new = _create(host, published, request, stored)
-    _execute(host, request.tenant, run_id)
+    execute(host, Journal(host.store, host.clock, request.tenant, run_id).read(["RUN"]))
     return run_id, new
 
 
@@ -63,7 +65,8 @@ def _create(host: Host, published: Published, request: StartRequest, stored: val
     asked = values.digest({"workflow": published.workflow, "version": request.version, "input": stored.digest})
     writes = _records(published, request, stored, run_id, now)
     if request.key is None:
-        host.store.commit(writes)
+        with suppress(StoreConflict):  # only a lost answer's own write can stand under a new id
+            host.store.commit(writes)
         return run_id, True
     marker = Request(key=request.key, run=run_id, digest=asked)
     place = Key(request_partition(request.tenant, request.key), marker.sk)
@@ -141,6 +144,7 @@ def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1000)
 
 
-def _execute(host: Host, tenant: str, run_id: str) -> None:
-    seen = Journal(host.store, host.clock, tenant, run_id).read(["RUN"])
-    host.engine.start(seen.run.machine, f"{run_id}.{seen.head.epoch}", execution_input(run_id, tenant, seen))
+def execute(host: Host, seen: Snapshot) -> None:
+    """Start the run's execution; starting it again is harmless."""
+    run = seen.run
+    host.engine.start(run.machine, f"{run.id}.{seen.head.epoch}", execution_input(seen))

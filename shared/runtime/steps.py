@@ -121,7 +121,8 @@ def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: S
 
     def decide(seen: Snapshot) -> Change[None]:
         step = seen.step(path) or protocol.new_step(plan, path, task.epoch)
-        if step.settled or step.open or step.closed_by == task.attempt:
+        over = step.settled or step.open or step.closed_by == task.attempt
+        if over or protocol.stopped(seen.head, step, task):
             return Change(None)
         outcome = Outcome(failure=protocol.failure_of(failure))
         failed = replace(protocol.finished(step, outcome, host.clock.now(), 0), closed_by=task.attempt)

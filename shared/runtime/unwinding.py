@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict
-from shared.ledger.records import Ending, Gate, Head, Step
+from shared.ledger.records import Ending, Failure, Gate, Head, Step
 from shared.runtime import protocol
 from shared.runtime.host import COMPENSATE
 from shared.runtime.journal import Change, Note, Snapshot
@@ -21,12 +21,18 @@ PATIENCE = 1800
 """Longest single wait (s) of the unwind machine before it looks again."""
 
 
+REASON_BYTES = 400
+"""Longest reason on the head, which stays below 1 KB whatever people write."""
+BATCH = 30
+"""Gates, and steps, changed in one transaction: with their events it stays below DynamoDB's 100 items."""
+_ASLEEP = frozenset({"waiting", "paused", "retrying"})
 UNDO_ATTEMPTS = 4
 """How often a compensation is tried before a person is asked."""
 
 
 def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
     """Mark the head as unwinding towards ``ending``: nothing opens any more, what is open may still close."""
+    reason = reason.encode(errors="replace")[:REASON_BYTES].decode(errors="ignore")
     note = Note("run_unwinding", None, None, {"towards": ending, "reason": reason})
     return replace(head, unwinding=ending, reason=reason), note
 
@@ -48,16 +54,29 @@ def request(host: Host, journal: Journal, ending: Ending, reason: str, unwind_ma
     return after
 
 
-def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str) -> None:
-    """Start the unwind machine for this epoch of the run; starting it again is harmless."""
+def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str, dead: str = "") -> None:
+    """Start the unwind machine for this epoch of the run; starting it again is harmless.
+
+    ``dead`` names an execution of it that failed: the next takes another name, since a name is used once.
+    """
     run, head = seen.run, seen.head
-    host.engine.start(unwind_machine, f"{run.id}.{head.epoch}", execution_input(run.id, run.tenant, seen))
+    name = f"{run.id}.{head.epoch}"
+    if dead:
+        generation = dead.removeprefix(name).removeprefix(".")
+        name = f"{name}.{int(generation or 1) + 1}"
+    host.engine.start(unwind_machine, name, execution_input(seen))
 
 
-def execution_input(run_id: str, tenant: str, seen: Snapshot) -> dict[str, Any]:
+def execution_input(seen: Snapshot) -> dict[str, Any]:
     """Return an execution's input: which run it serves. It has the same size for every run."""
     run, head = seen.run, seen.head
-    pin = {"id": run_id, "tenant": tenant, "workflow": run.workflow, "version": run.version, "epoch": head.epoch}
+    pin = {
+        "id": run.id,
+        "tenant": run.tenant,
+        "workflow": run.workflow,
+        "version": run.version,
+        "epoch": head.epoch,
+    }
     return {"run": pin, "scope": "", "routes": {}}
 
 
@@ -72,7 +91,9 @@ def unwind(host: Host, task: Task) -> dict[str, Any]:
         return _answer("done")
     seen = _answer_all(host, journal, seen)
     if seen.head.open:
-        return _answer("wait", seconds=_drain(host, journal, seen, manifest))
+        return _answer("wait", seconds=_drain(host, journal, seen))
+    if any(step.status == "unknown" and not step.settled for step in seen.steps()):
+        return _answer("wait", seconds=PATIENCE)
     step = _next_compensation(seen, manifest)
     if step is None:
         _end(journal, seen, host.clock.now())
@@ -86,20 +107,25 @@ def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:
     if undoing is None or undoing.status == "retrying":
         return _answer("compensate", step=step.path)
     if undoing.status == "failed" and undoing.attempt < UNDO_ATTEMPTS:
-        retry = replace(undoing, status="retrying", retries=undoing.retries + 1)
-        journal.transact(seen, lambda _: Change(None, (retry,)))
+        journal.transact(seen, lambda again: _undo_again(again, undoing))
         return _answer("wait", seconds=2**undoing.attempt)
     if undoing.status == "failed":
         journal.transact(seen, lambda again: _park_undo(again, undoing))
     return _answer("wait", seconds=PATIENCE)
 
 
+def _undo_again(seen: Snapshot, undoing: Step) -> Change[None]:
+    known = seen.step(undoing.path)
+    if known is None or (known.status, known.attempt) != (undoing.status, undoing.attempt):
+        return Change(None)
+    return Change(None, (replace(known, status="retrying", retries=known.retries + 1),))
+
+
 def _park_undo(seen: Snapshot, undoing: Step) -> Change[None]:
     known = seen.step(undoing.path)
     if known is None or known.status != "failed":
         return Change(None)
-    parked = replace(known, status="paused", reason="step_error")
-    head = replace(seen.head, paused=seen.head.paused + 1)
+    head, parked = protocol.park(seen.head, known, "step_error")
     return Change(None, (head, parked), (Note("step_paused", known.path, known.attempt, {"reason": "step_error"}),))
 
 
@@ -109,28 +135,40 @@ def _answer(action: str, seconds: int = 0, step: str = "") -> dict[str, Any]:
 
 def _answer_all(host: Host, journal: Journal, seen: Snapshot) -> Snapshot:
     """Cancel what waits for people, then answer every registered token: each then finds the run unwinding."""
-    _, seen = journal.transact(seen, cancel_waiting)
+    changed = 1
+    while changed:
+        changed, seen = journal.transact(seen, cancel_waiting)
     for record in (*seen.gates(), *seen.parks()):
         if record.token:
             host.engine.fail(record.token, "Signalbox.Unwinding", f"the run is {seen.head.unwinding}")
     return seen
 
 
-def cancel_waiting(seen: Snapshot) -> Change[None]:
-    """Cancel all open gates and parked steps at once."""
-    gates = [gate for gate in seen.gates() if gate.status == "open"]
-    asleep = [step for step in seen.steps() if not step.open and not step.settled and _waits(step)]
-    if not gates and not asleep:
-        return Change(None)
-    parked = sum(step.status in {"paused", "unknown"} for step in asleep)
+def cancel_waiting(seen: Snapshot) -> Change[int]:
+    """Cancel open gates and parked steps, as many as one transaction holds; tell how many there were.
+
+    A call that may have happened is not cancelled: what became of it is for a person to say.
+    """
+    gates = [gate for gate in seen.gates() if gate.status == "open"][:BATCH]
+    still = [step for step in seen.steps() if not (step.open or step.settled or step.path.endswith(COMPENSATE))]
+    doubtful = [step for step in still if step.status != "unknown" and _in_doubt(step)][:BATCH]
+    asleep = [step for step in still if step.status in _ASLEEP and not _in_doubt(step)][: BATCH - len(doubtful)]
+    if not (gates or asleep or doubtful):
+        return Change(0)
+    parked = sum(step.status in protocol.PARKED for step in asleep)
     head = replace(seen.head, waiting=seen.head.waiting - len(gates), paused=seen.head.paused - parked)
     records = [*(_cancelled_gate(gate) for gate in gates), *(_cancelled_step(step) for step in asleep)]
     notes = [Note("step_cancelled", step.path) for step in asleep]
-    return Change(None, (head, *records), tuple(notes))
+    for step in doubtful:
+        head, unknown = protocol.park(head, step, "unknown_outcome")
+        records.append(unknown)
+        notes.append(Note("step_unknown", step.path, step.attempt))
+    return Change(len(records), (head, *records), tuple(notes))
 
 
-def _waits(step: Step) -> bool:
-    return step.status in {"waiting", "paused", "retrying"} and not step.path.endswith(COMPENSATE)
+def _in_doubt(step: Step) -> bool:
+    """Tell whether the step's call changes something and may have happened."""
+    return step.call is not None and step.call.risk != "read" and protocol.uncertain(step)
 
 
 def _cancelled_gate(gate: Gate) -> Gate:
@@ -141,26 +179,26 @@ def _cancelled_step(step: Step) -> Step:
     return replace(step, status="cancelled", settled=True)
 
 
-def _drain(host: Host, journal: Journal, seen: Snapshot, manifest: Manifest) -> int:
+def _drain(host: Host, journal: Journal, seen: Snapshot) -> int:
     """Give up attempts whose process is surely dead; return the seconds until the next one can be."""
     now = host.clock.now()
-    dead = [step.path for step in seen.steps() if step.open and step.lease <= now]
+    dead = [step.path for step in seen.steps() if step.open and step.lease <= now][:BATCH]
     if dead:
-        journal.transact(seen, lambda again: _give_up(again, dead, manifest, now))
+        journal.transact(seen, lambda again: _give_up(again, dead, now))
         return 0
     leases = [step.lease for step in seen.steps() if step.open]
     return max(1, min(5, *(-(-(lease - now) // 1000) for lease in leases))) if leases else 1
 
 
-def _give_up(seen: Snapshot, paths: list[str], manifest: Manifest, now: int) -> Change[None]:
+def _give_up(seen: Snapshot, paths: list[str], now: int) -> Change[None]:
+    """Take steps from dead processes; whether their calls happened is decided like after any other failure."""
+    died = Failure("transient", "The process ended without an answer.", uncertain=True)
     head, records, notes = seen.head, list[Step](), list[Note]()
     for path in paths:
         step = seen.step(path)
-        if step and step.open:
+        if step and step.open and step.lease <= now:
             head, freed, lost = protocol.abandon(head, step, now)
-            plan = manifest.steps.get(step.step)
-            irreversible = plan is not None and plan.risk == "irreversible"
-            records.append(replace(freed, status="unknown" if irreversible else "failed"))
+            records.append(replace(freed, status="failed", failure=died))
             notes.append(lost)
     return Change(None, (head, *records), tuple(notes))
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shared.errors import PermanentFailure, SignalboxError, StepFailure
+from shared.errors import BrokenTool, PermanentFailure, SignalboxError, StepFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -140,8 +140,8 @@ def load_tools(folder: Path) -> Mapping[str, Tool]:
 def invoke(called: Tool, arguments: Mapping[str, Any], call: Call) -> Any:
     """Call a tool and return its result, which is JSON.
 
-    Raises StepFailure subclasses: the tool's own, or PermanentFailure for anything else it raises, for arguments that
-    do not fit its signature and for a result that is not JSON.
+    Raises StepFailure subclasses: the tool's own, BrokenTool for anything else it raises and for a result that is not
+    JSON, PermanentFailure for arguments that do not fit its signature.
     """
     extra = {_CALL: call} if called.wants_call else {}
     try:
@@ -153,7 +153,7 @@ def invoke(called: Tool, arguments: Mapping[str, Any], call: Call) -> Any:
     except StepFailure:
         raise
     except Exception as error:  # the boundary to foreign code: whatever it raises becomes a failure of the step
-        raise PermanentFailure(f"`{called.name}` failed: {type(error).__name__}: {error}") from error
+        raise BrokenTool(f"`{called.name}` failed: {type(error).__name__}: {error}") from error
     return _json(result, called.name)
 
 
@@ -161,7 +161,7 @@ def _json(result: Any, name: str) -> Any:
     try:
         return json.loads(json.dumps(result, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise PermanentFailure(f"`{name}` returned what is not JSON: {error}") from error
+        raise BrokenTool(f"`{name}` returned what is not JSON: {error}") from error
 
 
 def _tools_in(module: ModuleType) -> Iterator[Tool]:

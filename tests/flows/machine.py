@@ -137,7 +137,7 @@ class World:
 def _letter(gate: Any, run: Any, person: Person, shown: Any) -> Any:
     from shared.ports import Message  # noqa: PLC0415
 
-    return Message(person.email, gate.subject, json.dumps(shown), "")
+    return Message(person.email, gate.subject, json.dumps(shown), "", {})
 
 
 class Execution:
@@ -191,15 +191,26 @@ class Execution:
         raise error
 
     def _task(self, name: str, state: dict[str, Any], data: dict[str, Any]) -> Walk:
-        entered = f"{self.world.clock.now()}-{len(self.visited)}"
-        token = f"token-{id(self)}-{next(self._tokens)}" if "waitForTaskToken" in state["Resource"] else ""
-        there = {"run": self.input["run"], "entered": entered, "token": token}
-        result = self._invoke(state, data, there)
-        if token:
-            result = yield from self._answer(token)
+        entered, retries = f"{self.world.clock.now()}-{len(self.visited):04d}", 0
+        while True:
+            try:
+                result = yield from self._tried(state, data, entered, retries)
+                break
+            except TaskError as error:
+                seconds = _pause(state, error, retries)
+                if seconds is None:
+                    raise
+                retries += 1
+                self.world.clock.sleep(seconds)
         selected = {key[:-2]: _get(result, path) for key, path in state.get("ResultSelector", {}).items()}
         _put(data, state.get("ResultPath"), selected or result)
         return state.get("Next", "")
+
+    def _tried(self, state: dict[str, Any], data: dict[str, Any], entered: str, retries: int) -> Walk:
+        token = f"token-{id(self)}-{next(self._tokens)}" if "waitForTaskToken" in state["Resource"] else ""
+        there = {"run": self.input["run"], "entered": entered, "token": token, "retries": retries}
+        result = self._invoke(state, data, there)
+        return (yield from self._answer(token)) if token else result
 
     def _invoke(self, state: dict[str, Any], data: dict[str, Any], there: dict[str, Any]) -> Any:
         parameters = state["Parameters"]
@@ -209,7 +220,8 @@ class Execution:
         except Killed as killed:
             raise TaskError("Runtime.ExitError", "the process ended") from killed
         except TimedOut as over:
-            raise TaskError("States.Timeout") from over
+            # A parked task outlasts its function, which then ends by Lambda's own time-out.
+            raise TaskError("Sandbox.Timedout" if there["token"] else "States.Timeout") from over
         except Exception as error:
             raise TaskError(type(error).__name__, str(error)) from error
 
@@ -259,11 +271,20 @@ class Execution:
         raise TaskError(state["Error"], state["Cause"])
 
 
+def _pause(state: dict[str, Any], error: TaskError, retries: int) -> float | None:
+    """Return the seconds before the engine's own retry; None = it does not retry this."""
+    for retrier in state.get("Retry", ()):
+        if {"States.ALL", error.name} & set(retrier["ErrorEquals"]):
+            within = retries < retrier["MaxAttempts"]
+            return min(retrier["IntervalSeconds"] * 2**retries, retrier["MaxDelaySeconds"]) if within else None
+    return None
+
+
 def _filled(template: dict[str, Any], data: dict[str, Any], there: dict[str, Any]) -> dict[str, Any]:
     context = {
         "$$.Execution.Input.run": there["run"],
         "$$.State.EnteredTime": there["entered"],
-        "$$.State.RetryCount": 0,
+        "$$.State.RetryCount": there["retries"],
         "$$.Task.Token": there["token"],
     }
     return {

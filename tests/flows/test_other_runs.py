@@ -16,6 +16,7 @@ from shared.runtime.gates import Word, decide_gate
 from shared.runtime.journal import Change
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.task import Task
+from shared.runtime.unwinding import request
 from shared.testing import FakeModels, FakeTools
 
 BUDGET = Limits(usd=10**9, tokens=10_000, steps=30, active_time=3600.0)
@@ -117,21 +118,47 @@ def test_a_fallback_that_fails_leaves_it_to_on_error():
 
 
 def test_fail_ends_the_run_keeps_results_and_undoes_in_reverse_order():
-    undo = {"compensate": {"tool": "do", "with": {"step": "undo ${ steps.a.status }"}}}
+    undo = {"compensate": {"tool": "do", "with": {"step": "undo ${ steps.b.status }"}}}
     w = world(
-        tool("a", risk="reversible", spec=undo),
-        tool("b", "a", risk="reversible", spec={"compensate": {"tool": "do", "with": {"step": "undo b"}}}),
-        tool("c", "b", on_error="fail"),
+        tool("b", risk="reversible", spec=undo),
+        tool("a", "b", risk="reversible", spec={"compensate": {"tool": "do", "with": {"step": "undo a"}}}),
+        tool("c", "a", on_error="fail"),
         do=failing("c"),
     )
     w.start({})
     w.unwind()
-    assert called(w) == ["a", "b", "c", "undo b", "undo completed"]
+    assert called(w) == ["b", "a", "c", "undo a", "undo completed"]
     assert {path: status for path, status in statuses(w).items() if "/" not in path} == {
         "a": "compensated",
         "b": "compensated",
         "c": "failed",
     }
+    check(w)
+
+
+def test_a_run_that_was_stopped_undoes_nothing():
+    undo = {"compensate": {"tool": "do", "with": {"step": "undo a"}}}
+    w = world(tool("a", risk="reversible", spec=undo), tool("b", "a"), do=failing("b"))
+    w.start({})
+    request(w.steps, w.journal, "stopped", "the execution died", UNWIND)
+    w.unwind()
+    assert called(w) == ["a", "b"]
+    assert (w.head.state, w.records.step("a").status) == ("stopped", "completed")
+    check(w)
+
+
+def test_a_probe_that_finds_nothing_too_early_proves_nothing():
+    def dies_then_searches(arguments, _):
+        if arguments["step"] == "a":
+            raise Killed
+        return {"count": 0}
+
+    probe = {"tool": "do", "with": {"step": "find"}, "found": "result.count > 0", "conclusive_after": 3600.0}
+    spec = {"compensate": {"tool": "do", "with": {"step": "undo"}}, "reconcile": probe}
+    w = world(tool("a", risk="reversible", retry=Retry(1), spec=spec), do=dies_then_searches)
+    w.start({})
+    assert called(w) == ["a", "find"]
+    assert (w.head.state, w.records.step("a").status) == ("paused", "unknown")
     check(w)
 
 

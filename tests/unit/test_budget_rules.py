@@ -72,3 +72,15 @@ def test_no_limit_means_no_refusal():
     head = admit(Head(), Amount(10**15, 10**9, 1), 10**9, 0)
     assert isinstance(head, Head)
     assert (head.left_usd, head.active_deadline) == (None, None)
+
+
+def test_a_step_may_use_its_budget_up_and_not_one_more():
+    limits = Limits(usd=100, tokens=100, steps=2)
+    assert step_short(limits, Amount(60, 60, 1), Amount(40, 40, 1)) is None
+    for more in (Amount(41, 40, 1), Amount(40, 41, 1), Amount(40, 40, 2)):
+        assert isinstance(step_short(limits, Amount(60, 60, 1), more), Refusal)
+
+
+def test_the_last_close_never_moves_back():
+    head = release(Head(open=2), Amount(), Amount(), 90)
+    assert release(head, Amount(), Amount(), 40).last_close == 90

@@ -217,7 +217,7 @@ def test_plan_resolves_policies():
     )
     steps = done.manifest.steps
     retries = {name: step.retry.max_retries for name, step in steps.items()}
-    assert retries == {"think": 2, "read": 2, "ask": 0, "pay": 0, "undo": 1, "guess": 2, "by_hand": 2}
+    assert retries == {"think": 2, "read": 2, "ask": 2, "pay": 0, "undo": 1, "guess": 2, "by_hand": 2}
     assert (steps["ask"].on_error, steps["pay"].on_error) == ("fail", "pause")
     assert steps["pay"].approved_by == "ask"
     assert steps["read"].spec["cost"] == 7

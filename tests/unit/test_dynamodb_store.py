@@ -11,17 +11,16 @@ from moto import mock_aws
 
 from shared.errors import StoreConflict
 from shared.ledger.dynamodb import DynamoStore
+from shared.ledger.keys import INDEXES
 from shared.ledger.records import Amount, Event, Gate, Head, Run, Step, revive
 from shared.ports import Key, Write
 from shared.testing import MemoryStore
 from shared.values import Value
 
-INDEXES = {"by_workflow": "tenant_workflow", "by_state": "tenant_state", "pending": "tenant_pending"}
-
 
 def table(client):
-    sort = {"by_workflow": "created", "by_state": "created", "pending": "opened"}
-    names = {"pk": "S", "sk": "S", "created": "N", "opened": "N"} | dict.fromkeys(INDEXES.values(), "S")
+    texts, numbers = zip(*INDEXES.values(), strict=True)
+    names = {"pk": "S", "sk": "S"} | dict.fromkeys(texts, "S") | dict.fromkeys(numbers, "N")
     client.create_table(
         TableName="runs",
         BillingMode="PAY_PER_REQUEST",
@@ -32,11 +31,11 @@ def table(client):
                 "IndexName": index,
                 "KeySchema": [
                     {"AttributeName": key, "KeyType": "HASH"},
-                    {"AttributeName": sort[index], "KeyType": "RANGE"},
+                    {"AttributeName": sort, "KeyType": "RANGE"},
                 ],
                 "Projection": {"ProjectionType": "ALL"},
             }
-            for index, key in INDEXES.items()
+            for index, (key, sort) in INDEXES.items()
         ],
     )
 

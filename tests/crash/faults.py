@@ -1,0 +1,135 @@
+"""Where a run touches the world, and what can go wrong there.
+
+Every call to a port gets a number. A fault strikes at one of them: ``fails`` (nothing happened), ``answer lost`` (it
+happened, the caller hears an error), ``own write`` (a repetition by the client library meets its own write), ``killed
+before``, ``killed after``, ``cancel`` (somebody cancels the run just before), ``stalls`` (the engine gives the task up;
+its process goes on with this call shortly before it is ended).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from machine import LAMBDA_SECONDS, Killed, TimedOut
+
+from shared.errors import StoreConflict, TransientFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from machine import World
+
+CALLS = ("fails", "answer lost", "killed before", "killed after")
+KINDS = {
+    "commit": (*CALLS, "own write", "cancel", "stalls"),
+    "start": (*CALLS, "cancel"),
+    "succeed": CALLS,
+    "fail": CALLS,
+    "complete": (*CALLS, "cancel", "stalls"),
+    "invoke": (*CALLS, "cancel", "stalls"),
+    "send": (*CALLS, "cancel"),
+}
+"""Which faults can strike at which call."""
+
+
+class Lost(Exception):
+    """The connection broke; whether the call arrived is not known."""
+
+
+@dataclass
+class Tap:
+    """Numbers the calls and lets one fault strike. ``cancel`` is called for the fault of that name."""
+
+    at: int = -1
+    kind: str = ""
+    cancel: Callable[[], None] = lambda: None
+    calls: list[str] = field(default_factory=list)
+    stalled: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def onto(self, world: World) -> None:
+        """Stand between the world and its ports."""
+        for port, error in ((world.store, Lost), (world.engine, Lost)):
+            for name in KINDS.keys() & set(dir(port)):
+                setattr(port, name, self._tapped(name, getattr(port, name), error))
+        for port in (world.models, world.tools, world.mail):
+            for name in KINDS.keys() & set(dir(port)):
+                setattr(port, name, self._tapped(name, getattr(port, name), TransientFailure))
+
+    def _tapped(self, name: str, call: Callable[..., Any], error: type[Exception]) -> Callable[..., Any]:
+        def tapped(*given: Any, **named: Any) -> Any:
+            self.calls.append(name)
+            kind = self.kind if len(self.calls) - 1 == self.at else ""
+            self._before(kind, error)
+            result = call(*given, **named)
+            if kind == "killed after":
+                raise Killed
+            if kind == "own write":
+                raise StoreConflict(name)
+            if kind == "answer lost":
+                raise error(name)
+            return result
+
+        return tapped
+
+    def _before(self, kind: str, error: type[Exception]) -> None:
+        if kind == "killed before":
+            raise Killed
+        if kind == "fails":
+            raise error("before")
+        if kind == "cancel":
+            self.cancel()
+        if kind == "stalls" and threading.current_thread() is not threading.main_thread():
+            self.stalled.set()
+            self.released.wait(10)
+
+
+class Stalling:
+    """Runs a world's functions in threads, so that one can stall while the engine goes on."""
+
+    def __init__(self, world: World, tap: Tap) -> None:
+        self.world, self.tap = world, tap
+        self.zombie: threading.Thread | None = None
+        self.until = 0
+        self._call, self._sleep = world.call, world.clock.sleep
+        world.call, world.clock.sleep = self.call, self.sleep
+
+    def call(self, function: str, event: dict[str, Any]) -> Any:
+        if self.tap.stalled.is_set():
+            return self._call(function, event)
+        answer: list[Any] = []
+        ends = self.world.clock.now() + LAMBDA_SECONDS * 1000
+        thread = threading.Thread(target=self._run, args=(function, event, answer), daemon=True)
+        thread.start()
+        while thread.is_alive() and not self.tap.stalled.is_set():
+            thread.join(0.0005)
+        if answer:
+            if isinstance(answer[0], BaseException):
+                raise answer[0]
+            return answer[0]
+        self.zombie, self.until = thread, ends
+        raise TimedOut
+
+    def _run(self, function: str, event: dict[str, Any], answer: list[Any]) -> None:
+        try:
+            answer.append(self._call(function, event))
+        except BaseException as error:  # noqa: BLE001 - it is raised again where the engine hears it
+            answer.append(error)
+
+    def sleep(self, seconds: float) -> None:
+        now = self.world.clock.now()
+        if self.zombie and now + seconds * 1000 >= self.until:
+            self._sleep(max(0.0, (self.until - 1 - now) / 1000))
+            self.release()
+            seconds = (now - self.world.clock.now()) / 1000 + seconds
+        self._sleep(seconds)
+
+    def release(self) -> None:
+        """Let the stalled process go on to its end."""
+        zombie, self.zombie = self.zombie, None
+        if zombie:
+            self.tap.released.set()
+            zombie.join(10)
+            assert not zombie.is_alive()

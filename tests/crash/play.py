@@ -1,0 +1,212 @@
+"""Plays a run to its end: machines, streams, events of ended executions, and people who do what is asked of them.
+
+Callers of the API never repeat a request here: what was committed must take its course all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from faults import Stalling, Tap
+from invariants import check
+from machine import UNWIND, Execution, Killed, World
+
+from shared.compiler import unwind_machine
+from shared.errors import Conflict
+from shared.runtime.finalise import finalise
+from shared.runtime.gates import decide_gate
+from shared.runtime.host import COMPENSATE
+from shared.runtime.outbox import send
+from shared.runtime.parking import Order, resume_step
+from shared.runtime.runs import StartRequest, start_run
+from shared.runtime.task import Task
+from shared.runtime.unwinding import request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shared.ledger.records import Step
+
+PAUSE = 600
+"""Seconds after which people look at a run again."""
+
+
+def wanted(item: dict[str, Any]) -> bool:
+    """Tell whether the filters of the stream's mapping let a record through."""
+    decided = item["sk"].startswith("GATE#") and item["status"] in {"approved", "rejected"}
+    return item["sk"] == "HEAD" or decided or (item["sk"].startswith("PARK#") and bool(item.get("answer")))
+
+
+@dataclass
+class Play:
+    """One run and everybody around it. ``act`` is what a person does once, at the first open gate."""
+
+    world: World
+    act: Callable[[Play], None]
+    tap: Tap = field(default_factory=Tap)
+    found: Callable[[Step], Any] = lambda _: None
+    verdict: str = "retry"
+    executions: dict[tuple[str, str], Execution] = field(default_factory=dict)
+    acted: bool = False
+    _finalised: set[tuple[str, str]] = field(default_factory=set)
+    _streamed: dict[Any, int] = field(default_factory=dict)
+    _attending: bool = False
+
+    def __post_init__(self) -> None:
+        self.tap.cancel = self.cancel
+        self.tap.onto(self.world)
+        self.stalling = Stalling(self.world, self.tap) if self.tap.kind == "stalls" else None
+        sleep = self.world.clock.sleep
+
+        def sleep_and_look(seconds: float) -> None:
+            sleep(seconds)
+            if seconds >= PAUSE:
+                self.attend()
+
+        self.world.clock.sleep = sleep_and_look
+
+    def start(self, key: str | None = None) -> None:
+        published = self.world.steps.definitions.published(self.world.unit.manifest.workflow)
+        asked = StartRequest(self.world.tenant, "alex@example.test", "api", {"document": "Invoice"}, key)
+        self.safely(lambda: start_run(self.world.steps, published, asked))
+        runs = [item["id"] for key, item in self.world.store.items.items() if key.sk == "RUN"]
+        self.world.run = runs[0] if runs else ""
+
+    def safely(self, call: Callable[[], Any]) -> bool:
+        """Make a request whose caller never repeats it."""
+        try:
+            call()
+        except (Killed, Exception):  # noqa: BLE001 - whatever it is, the caller only hears that it failed
+            return False
+        return True
+
+    def to_the_end(self) -> World:
+        self.start()
+        if self.world.run:
+            for _ in range(40):
+                self.settle()
+                if self.world.head.ended and not (self.stalling and self.stalling.zombie):
+                    break
+                self.move()
+            self.settle()
+            check(self.world)
+            assert self.world.head.ended, f"stuck: {self.world.head}"
+        return self.world
+
+    def move(self) -> None:
+        """Do what only people and time can do."""
+        open_gates = [gate for gate in self.world.records.gates() if gate.status == "open"]
+        if self.stalling and self.stalling.zombie:
+            self.world.clock.sleep(PAUSE)
+        elif self.parked():
+            self.attend()
+        elif open_gates and not self.acted:
+            self.acted = True
+            self.act(self)
+        elif open_gates:
+            self.expire()
+        else:
+            head, waiting = self.world.head, {name: each.waiting for name, each in self.executions.items()}
+            raise AssertionError(f"nothing will ever move this run: {head}, waiting {waiting}")
+
+    def settle(self) -> None:
+        for _ in range(100):
+            if not (self.stream() | self.launch() | self.answer() | self.finalise()):
+                return
+        raise AssertionError("the run never comes to rest")
+
+    def stream(self) -> bool:
+        """Deliver what the table's stream filters let through, until it is taken."""
+        items = self.world.store.items
+        new = [key for key, item in items.items() if wanted(item) and item["rev"] != self._streamed.get(key)]
+        for key in new:
+            self._streamed[key], item = items[key]["rev"], dict(items[key])
+            _ = any(self.safely(lambda item=item: send(self.world.steps, item, UNWIND)) for _ in range(3))
+        return bool(new)
+
+    def launch(self) -> bool:
+        new = [name for name in self.world.engine.executions if name not in self.executions]
+        for name in new:
+            asl = unwind_machine() if name[0] == UNWIND else self.world.unit.asl
+            self.executions[name] = Execution(self.world, asl, self.world.engine.executions[name])
+        return bool(new)
+
+    def answer(self) -> bool:
+        answered = {answer[0] for answer in self.world.engine.answers}
+        ready = [each for each in self.executions.values() if each.status == "RUNNING" and answered & set(each.waiting)]
+        for each in ready:
+            each.go()
+        return bool(ready)
+
+    def finalise(self) -> bool:
+        ended = [name for name, each in self.executions.items() if each.status != "RUNNING"]
+        new = [name for name in ended if name not in self._finalised]
+        for name in new:
+            self._finalised.add(name)
+            status = "SUCCEEDED" if self.executions[name].status == "SUCCEEDED" else "FAILED"
+            data = json.dumps(self.world.engine.executions[name])
+            detail = {"stateMachineArn": name[0], "status": status, "input": data, "name": name[1]}
+            # The bus repeats what its target does not take.
+            _ = any(self.safely(lambda detail=detail: finalise(self.world.steps, detail, UNWIND)) for _ in range(3))
+        return bool(new)
+
+    def parked(self) -> list[Step]:
+        return [each for each in self.world.records.steps() if each.status in {"paused", "unknown"} and not each.open]
+
+    def attend(self) -> None:
+        """A person looks at what is paused."""
+        if self._attending or not self.world.run:
+            return
+        self._attending = True
+        for step in [each for each in self.parked() if not each.settled]:
+            self.safely(lambda step=step: self.resume(step))
+        self._attending = False
+
+    def resume(self, step: Step) -> None:
+        order = Order(self.verdict, "ops")
+        if step.status == "unknown":
+            result = self.found(step)
+            order = Order("skip", "ops") if result is None else Order("accept", "ops", result=result)
+        elif step.path.endswith(COMPENSATE):
+            order = Order("retry", "ops")
+        resume_step(self.world.steps, self.task(step.path), order, UNWIND)
+
+    def task(self, path: str) -> Task:
+        world = self.world
+        scope, slash, step = path.rpartition("/")
+        where = (scope + slash, world.run, world.tenant, world.unit.manifest.workflow, 1, world.head.epoch)
+        return Task("resume", step, *where, "", "person", 0)
+
+    def cancel(self) -> None:
+        if not (self.world.run or self._find()):
+            return
+        self.acted = True
+        for _ in range(2):  # a person whose request has failed sees that the run goes on
+            if not self.world.head.unwinding:
+                self.safely(lambda: request(self.world.steps, self.world.journal, "cancelled", "by ops", UNWIND))
+
+    def _find(self) -> bool:
+        runs = [item["id"] for key, item in self.world.store.items.items() if key.sk == "RUN"]
+        self.world.run = runs[0] if runs else ""
+        return bool(runs)
+
+    def decide(self, word: Any) -> None:
+        gate = next(gate for gate in self.world.records.gates() if gate.status == "open")
+        for _ in range(2):  # a person looks at the page that failed, and tries again where it lets them
+            try:
+                self.safely(lambda: decide_gate(self.world.steps, self.world.journal, gate.path, word))
+            except Conflict:
+                return
+            if self.world.records.gate(gate.path).status != "open":
+                return
+
+    def expire(self) -> None:
+        gates = [gate for gate in self.world.records.gates() if gate.status == "open"]
+        late = max(gate.expires for gate in gates) - self.world.clock.now() + 5000
+        self.world.clock.sleep(max(late, 0) / 1000)
+        waiting = {gate.token for gate in gates}
+        for each in self.executions.values():
+            if waiting & set(each.waiting):
+                each.expire()

@@ -1,0 +1,137 @@
+"""The routes of a run, each with its fakes, what a person does, and how it must end."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import invoices
+from faults import Tap
+from machine import FINANCE, World
+from play import Play
+
+from shared.compiler import compile_manifest
+from shared.errors import PermanentFailure
+from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
+from shared.runtime.gates import Word
+from shared.testing import FakeModels, FakeTools
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Erp:
+    """The far side: one document a key, however often it is asked."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, str] = {}
+
+    def post(self, _: Any, call: Any) -> dict[str, Any]:
+        return {"document": self._put(call.idempotency_key)}
+
+    def _put(self, key: str) -> str:
+        self.documents.setdefault(f"D-{key[:8]}", "posted")
+        return f"D-{key[:8]}"
+
+    def void(self, arguments: dict[str, Any], _: Any) -> dict[str, Any]:
+        self.documents[arguments["document"]] = "void"
+        return {"document": arguments["document"], "status": "void"}
+
+    def find(self, arguments: dict[str, Any], _: Any) -> dict[str, Any]:
+        document = f"D-{arguments['key'][:8]}"
+        there = document in self.documents
+        return {"count": int(there), "document": document if there else ""}
+
+    def found(self, step: Any) -> Any:
+        document = next(iter(self.documents), None)
+        return {"document": document} if document else None
+
+    @property
+    def live(self) -> int:
+        return sum(status == "posted" for status in self.documents.values())
+
+
+class Bank:
+    """A far side without keys: every call that arrives is one more transfer."""
+
+    def __init__(self) -> None:
+        self.transfers = 0
+
+    def pay(self, *_: Any) -> dict[str, Any]:
+        self.transfers += 1
+        return {"transfer": self.transfers}
+
+    def found(self, _: Any) -> Any:
+        return {"transfer": 1} if self.transfers else None
+
+    @property
+    def live(self) -> int:
+        return self.transfers
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way through a workflow: ``make`` builds it, ``ends`` are the states it may end in without a cancel."""
+
+    make: Callable[[Tap], tuple[Play, Any]]
+    ends: str
+
+
+def invoice(amount: int, act: Callable[[Play], None], verdict: str = "retry", **tools: Any) -> Callable[[Tap], Any]:
+    def make(tap: Tap) -> tuple[Play, Erp]:
+        erp = Erp()
+        ready = {"erp_post": erp.post, "erp_void": erp.void, "erp_find": erp.find}
+        world = invoices.world(amount=amount, **ready | tools)
+        return Play(world, act, tap, erp.found, verdict), erp
+
+    return make
+
+
+def payment(act: Callable[[Play], None]) -> Callable[[Tap], Any]:
+    """Return a route through a gate to an irreversible call."""
+
+    def make(tap: Tap) -> tuple[Play, Bank]:
+        bank = Bank()
+        spec = {"approves": "pay", "approvers": ["finance"], "on_expiry": "reject"}
+        gate = StepPlan(
+            "g", "human_gate", (), dependents=("pay",), timeout=3600.0, on_error="fail", spec=spec, retry=Retry(2)
+        )
+        call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": None}
+        pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
+        limits = Limits(usd=10**9, tokens=1000, steps=9, active_time=600.0)
+        manifest = Manifest("w", "", {"type": "object"}, limits, {"g": gate, "pay": pay}, ("g", "pay"))
+        world = World(compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay}))
+        return Play(world, act, tap, bank.found), bank
+
+    return make
+
+
+def approve(play: Play) -> None:
+    play.decide(Word("approved", FINANCE[0].email))
+
+
+def reject(play: Play) -> None:
+    play.decide(Word("rejected", FINANCE[1].email, "duplicate"))
+
+
+def refuse(*_: Any) -> Any:
+    raise PermanentFailure("The lines do not add up.")
+
+
+ROUTES = {
+    "straight": Route(invoice(120, approve), "completed"),
+    "approve": Route(invoice(9000, approve), "completed"),
+    "reject": Route(invoice(9000, reject), "failed"),
+    "expire": Route(invoice(9000, Play.expire), "failed"),
+    "cancel": Route(invoice(9000, Play.cancel), "cancelled"),
+    "give up": Route(invoice(120, approve, "fail", check_invoice=refuse), "failed"),
+    "pay": Route(payment(approve), "completed"),
+}
+
+
+def calls_of(route: str) -> tuple[str, ...]:
+    """Return the calls that the route makes when nothing goes wrong."""
+    play, _ = ROUTES[route].make(tap := Tap())
+    play.to_the_end()
+    return tuple(copy.copy(tap.calls))
