@@ -76,16 +76,15 @@ PEOPLE = Codec(_write_people, _read_people)
 class Environment:
     """What every function knows: its environment, the stores, how to log.
 
-    ``service`` names the function in logs, metrics and traces; ``namespace`` is the one of its metrics.
+    ``service`` names the function in logs and traces. A function that needs nothing more gets its model by plain
+    inheritance: a data class of its own would be compiled at every cold start, of every function.
     """
 
     environment: str = field(metadata={"variable": "SIGNALBOX_ENVIRONMENT"})
     runs_table: str
     definitions_table: str
-    tenants_table: str
     blobs_bucket: str
     service: str = field(metadata={"variable": "POWERTOOLS_SERVICE_NAME"})
-    namespace: str = field(default="Signalbox", metadata={"variable": "POWERTOOLS_METRICS_NAMESPACE"})
     log_level: str = field(default="INFO", metadata={"variable": "POWERTOOLS_LOG_LEVEL"})
     tracing_disabled: bool = field(default=False, metadata={"variable": "POWERTOOLS_TRACE_DISABLED", "codec": FLAG})
 
@@ -113,9 +112,10 @@ class Environment:
         return {name: text for name, text in texts.items() if text}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartEnvironment(Environment):
     """``start`` creates a run and starts its machine: the version's ARN stands in the definitions table."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +164,9 @@ class ApprovalsEnvironment(Environment):
 class ApiEnvironment(Environment):
     """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN."""
 
+    tenants_table: str
     start_function: str
     unwind_machine: str
-    approvers: Mapping[str, People] = field(default_factory=dict[str, People], metadata={"codec": PEOPLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +178,15 @@ class FinaliseEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectEnvironment(Environment):
-    """``project`` folds the runs table's stream into what lists show."""
+    """``project`` folds the runs table's stream into what lists show, and sends what dead writers have not sent."""
+
+    unwind_machine: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishEnvironment(Environment):
     """``publish`` publishes versions of machines and registers them."""
+
+    __slots__ = ()
 
 
 def _variable(one: Field[Any]) -> str:

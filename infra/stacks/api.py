@@ -57,7 +57,7 @@ class ApiStack(Stack):
     def _start(self) -> Function:
         data = self.data
         start = self._function("start", StartEnvironment, "creates and starts runs")
-        self.grants.write(start, data.runs).read(start, data.definitions, data.tenants)
+        self.grants.write(start, data.runs).read(start, data.definitions)
         self.grants.start(start, self.grants.machines)
         return start
 
@@ -65,7 +65,7 @@ class ApiStack(Stack):
         data = self.data
         own = {"link_secret": data.link_secret, "approvers": self.settings.approvers}
         approvals = self._function("approvals", ApprovalsEnvironment, "the approval page", **own)
-        self.grants.write(approvals, data.runs).read(approvals, data.definitions, data.tenants)
+        self.grants.write(approvals, data.runs).read(approvals, data.definitions)
         self.grants.read_blobs(approvals, data.blobs).read_secret(approvals, data.link_secret)
         self.grants.answer_tasks(approvals)
         return approvals
@@ -73,9 +73,9 @@ class ApiStack(Stack):
     def _api(self) -> Function:
         data = self.data
         own = {
+            "tenants_table": data.tenants.table_name,
             "start_function": self.start.version.function_arn,
             "unwind_machine": self.grants.unwind_machine,
-            "approvers": self.settings.approvers,
         }
         api = self._function("api", ApiEnvironment, "the HTTP API", **own)
         self.grants.write(api, data.runs).search(api, data.runs, "by_workflow", "by_state", "pending")

@@ -59,7 +59,6 @@ class DataStack(Stack):
             "environment": self.settings.name,
             "runs_table": self.runs.table_name,
             "definitions_table": self.definitions.table_name,
-            "tenants_table": self.tenants.table_name,
             "blobs_bucket": self.blobs.bucket_name,
             "service": service,
             "log_level": self.settings.log_level,

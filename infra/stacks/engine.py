@@ -57,6 +57,12 @@ _TRACING = (
     "xray:PutTraceSegments",
 )
 _ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
+# Every change of a head; decisions; answers to paused steps.
+_FOLLOWED: tuple[dict[str, Any], ...] = (
+    {"Keys": {"sk": {"S": ["HEAD"]}}},
+    {"Keys": {"sk": {"S": [{"prefix": "GATE#"}]}}, "NewImage": {"status": {"S": ["approved", "rejected"]}}},
+    {"Keys": {"sk": {"S": [{"prefix": "PARK#"}]}}, "NewImage": {"answer": {"S": [{"exists": True}]}}},
+)
 # The longest that Lambda allows; a step's own time-out is enforced by its task's TimeoutSeconds.
 _STEP_SECONDS = 900
 
@@ -123,7 +129,7 @@ class EngineStack(Stack):
             "approvers": settings.approvers,
         }
         gate = self._function("gate", GateEnvironment, "asks people for decisions", 60, **own)
-        self.grants.write(gate, data.runs).read(gate, data.definitions, data.tenants).write_blobs(gate, data.blobs)
+        self.grants.write(gate, data.runs).read(gate, data.definitions).write_blobs(gate, data.blobs)
         self.grants.read_secret(gate, data.link_secret).answer_tasks(gate)
         return gate.may("ses:SendEmail", on=self._sender_identities())
 
@@ -149,18 +155,25 @@ class EngineStack(Stack):
         pattern = events.EventPattern(
             source=["aws.states"],
             detail_type=["Step Functions Execution Status Change"],
-            detail={"status": _ENDED, "stateMachineArn": [{"wildcard": self.grants.machines}]},
+            detail={
+                "status": _ENDED,
+                "stateMachineArn": [{"wildcard": self.grants.machines}, self.grants.unwind_machine],
+            },
         )
         return events.Rule(self, "Ended", description="An execution of a workflow ended", event_pattern=pattern)
 
     def _project(self) -> Function:
         runs = self.data.runs
-        project = self._function("project", ProjectEnvironment, "keeps what lists of runs show", 60)
+        own = {"unwind_machine": self.grants.unwind_machine}
+        project = self._function("project", ProjectEnvironment, "follows what was written about runs", 60, **own)
         self.grants.write(project, runs)
+        # It sends what a writer that died has not sent: starts of executions, answers to parked tasks.
+        self.grants.answer_tasks(project).start(project, self.grants.machines).start(
+            project, self.grants.unwind_machine
+        )
         stream = runs.table_stream_arn or ""
         project.may("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", on=[stream])
         project.may("dynamodb:ListStreams", on=["*"])  # has no resource type
-        heads = lambda_.FilterCriteria.filter({"dynamodb": {"Keys": {"sk": {"S": ["HEAD"]}}}})
         mapping = lambda_.EventSourceMapping(
             self,
             "Heads",
@@ -169,8 +182,9 @@ class EngineStack(Stack):
             starting_position=lambda_.StartingPosition.TRIM_HORIZON,
             batch_size=100,
             bisect_batch_on_error=True,
+            report_batch_item_failures=True,
             retry_attempts=10,
-            filters=[heads],
+            filters=[lambda_.FilterCriteria.filter({"dynamodb": each}) for each in _FOLLOWED],
             on_failure=sources.SqsDlq(self.dead_letters),
         )
         mapping.node.add_dependency(project.role)

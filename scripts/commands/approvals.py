@@ -6,7 +6,7 @@ import typer
 
 from scripts.commands import show
 from scripts.commands.client import Api, segment
-from scripts.commands.output import JsonOption, Refused, age, console, print_json, state, table
+from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, state, table
 from scripts.commands.target import LATEST, TokenOption, UrlOption, target
 
 Id = Annotated[
@@ -95,8 +95,8 @@ def _decide(api: Api, approval: str, body: dict[str, Any], digest: str | None, *
         print_json(decided)
         return
     subject = show.escaped(" ".join(str(decided["subject"]).split()))
-    console().print(f"{state(decided['status'])}: {subject}")
-    console().print(f"Follow the run: signalbox runs watch {decided['run']}", style="dim")
+    console().print(f"{state(decided['status'])}: {subject}", soft_wrap=True)
+    console().print(f"Follow the run: {COMMAND} runs watch {decided['run']}", style="dim", soft_wrap=True)
 
 
 def _find(api: Api, approval: str) -> dict[str, Any]:
@@ -106,8 +106,11 @@ def _find(api: Api, approval: str) -> dict[str, Any]:
         return _latest(api)
     gates = api.get(f"/v1/runs/{segment(approval)}")["gates"]
     waiting = [gate for gate in gates if gate["status"] == "open"] or gates
-    if len(waiting) != 1:
-        what = f"Run {approval} has {len(waiting)} approvals, not one."
+    if not waiting:
+        remedy = f"`signalbox runs show {approval}` shows what it does."
+        raise Refused(f"Run {approval} has asked for no approval.", remedy, code="no_approval")
+    if len(waiting) > 1:
+        what = f"Run {approval} has {len(waiting)} approvals."
         raise Refused(what, "`signalbox approvals list` shows their ids; name one.", code="ambiguous")
     return waiting[0]
 

@@ -79,9 +79,9 @@ class Api:
         except HTTPError as error:
             raise refusal(error.code, error.read(), f"{method} {path}") from None
         except URLError as error:
-            raise Unreachable(self.url, str(error.reason)) from None
+            raise Unreachable(self.url, _why(error.reason)) from None
         except (OSError, HTTPException) as error:
-            raise Unreachable(self.url, str(error) or type(error).__name__) from None
+            raise Unreachable(self.url, _why(error)) from None
 
 
 def opener(url: str) -> OpenerDirector:
@@ -90,6 +90,11 @@ def opener(url: str) -> OpenerDirector:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise Refused(f"{url!r} is no API address.", "Use http://... or https://...", code="bad_url")
     return build_opener(ProxyHandler({})) if parts.hostname in LOCAL_HOSTS else build_opener()
+
+
+def _why(fault: object) -> str:
+    """Return what went wrong, without an error number."""
+    return str(getattr(fault, "strerror", None) or fault or type(fault).__name__)
 
 
 def segment(text: str) -> str:
@@ -112,16 +117,25 @@ def refusal(status: int, content: bytes, asked: str) -> ApiRefused:
         detail, code = str(problem["detail"]), str(problem.get("code", "refused"))
     except (ValueError, KeyError, TypeError):
         detail = f"{asked} was answered with status {status}, without saying why."
-        remedy = "Check the address: is that Signalbox's API?" if status < SERVER_ERROR else FAILED_INSIDE
+        remedy = NOT_OURS if status < SERVER_ERROR else FAILED_INSIDE
         return ApiRefused(status, detail, remedy)
     found = problem.get("correlation_id")
-    return ApiRefused(status, detail, f"Correlation id: {found}" if found else REMEDIES.get(status, ""), code=code)
+    remedy = f"Correlation id: {found}" if found else REMEDIES.get(status, "")
+    if code == "not_found":
+        remedy = next((told for path, told in ELSEWHERE.items() if path in asked), remedy)
+    return ApiRefused(status, detail, remedy, code=code)
 
 
 SERVER_ERROR = 500
+NOT_OURS = "Check the address: is that Signalbox's API? `signalbox status` says whether the local one is up."
 FAILED_INSIDE = "Something failed behind the API. Try again; the local cloud's log is .signalbox/local/aws.log."
 REMEDIES = {
-    401: "Give a valid token with --token or SIGNALBOX_TOKEN; `signalbox up` renews the local one.",
+    401: "Give it with --token or SIGNALBOX_TOKEN; without both, the local cloud's own is used.",
     403: "Use a token that has the role.",
 }
 """What to do about a status, where the answer itself does not say."""
+ELSEWHERE = {
+    " /v1/runs/": "`signalbox runs list` shows the runs.",
+    " /v1/approvals/": "`signalbox approvals list` shows what waits for a decision.",
+}
+"""Where to find what there is, where something does not exist."""

@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 
 def validate(
     *,
-    files: Annotated[list[Path], typer.Argument(help="Workflow files.", metavar="FILES...")],
+    files: Annotated[list[Path], typer.Argument(help="Workflow files, or folders with some.", metavar="FILE...")],
     as_json: JsonOption = False,
 ) -> None:
     """Check workflow files, all faults at once.
@@ -33,7 +33,7 @@ def validate(
 
     signalbox validate workflows/*.yaml
     """
-    checked = {str(file): _checked(file) for file in files}
+    checked = {str(file): _checked(file) for file in _inside(files)}
     refused = {file for file, (compiled, _) in checked.items() if compiled is None}
     if as_json:
         print_json({"files": [_verdict(file, *result) for file, result in checked.items()]})
@@ -41,6 +41,16 @@ def validate(
         for file, (compiled, findings) in checked.items():
             _tell(file, compiled, findings)
     raise typer.Exit(1 if refused else 0)
+
+
+def _inside(files: list[Path]) -> list[Path]:
+    found: list[Path] = []
+    for file in files:
+        inside = sorted(file.glob("*.yaml")) if file.is_dir() else [file]
+        if not inside:
+            raise typer.BadParameter(f"there is no *.yaml in {file}", param_hint="FILE...")
+        found += inside
+    return found
 
 
 def _checked(file: Path) -> "tuple[Compiled | None, Sequence[Finding]]":
@@ -98,7 +108,7 @@ def compile_(
     compiled, findings = _checked(file)
     if compiled is None:
         told = "\n".join(str(finding) for finding in findings)
-        raise Refused(told, "`signalbox validate` shows the same, one by one.", code="definition_refused")
+        raise Refused(told, f"`signalbox validate {file}` shows the same, one by one.", code="definition_refused")
     if summary and not as_json:
         return _summary(compiled)
     shown = {"hash": compiled.hash, **asdict(compiled.summary)} if summary else compiled.asl

@@ -9,13 +9,15 @@ import typer
 
 from scripts.commands import lifecycle, local, mailbox, show
 from scripts.commands.client import Api, segment
-from scripts.commands.follow import TERMINAL, Story, follow
+from scripts.commands.follow import Story, follow
 from scripts.commands.lifecycle import Local
 from scripts.commands.mailbox import Mail
-from scripts.commands.output import ROOT, Progress, Refused, console, relative, report
+from scripts.commands.output import COMMAND, ROOT, Progress, Refused, console, here, relative
+from scripts.commands.program import start
 
 INVOICE = ROOT / "workflows" / "samples" / "contoso-en.txt"
 """Its amount is above what passes without a person."""
+DEMO = here("demo")
 
 
 def demo(
@@ -23,7 +25,15 @@ def demo(
     approve: Annotated[
         bool, typer.Option("--approve", help="Approve through the page's own form, as a person would.")
     ] = False,
-    invoice: Annotated[Path, typer.Option(help="A text file with an invoice.", exists=True, dir_okay=False)] = INVOICE,
+    invoice: Annotated[
+        Path,
+        typer.Option(
+            help=f"A text file with an invoice, instead of {INVOICE.name}.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = INVOICE,
 ) -> None:
     """Take an invoice through the deployed workflow to its approval and on to completion.
 
@@ -38,7 +48,7 @@ def demo(
         screen = console()
         screen.print("\nInterrupted.")
         if before:
-            screen.print("  The local cloud was up before and stays up; ./scripts/signalbox down stops it.")
+            screen.print(f"  The local cloud was up before and stays up; {COMMAND} down stops it.", soft_wrap=True)
         else:
             lifecycle.down(Progress(stderr=False))
         raise typer.Exit(130) from None
@@ -51,7 +61,10 @@ def _play(invoice: Path, *, approves: bool) -> None:
     local.describe(local.vars_of(found))
 
     screen.print(f"\n[bold]2  The invoice[/]  [dim]{relative(invoice)}[/]")
-    document = invoice.read_text("utf-8")
+    try:
+        document = invoice.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise Refused(f"{relative(invoice)} is no text in UTF-8.", "Give a text file.", code="bad_invoice") from None
     screen.print(
         "\n".join(f"  [dim]│[/] {show.escaped(line)}" for line in document.rstrip().splitlines()), soft_wrap=True
     )
@@ -94,16 +107,14 @@ def _initials(found: Local, mail: Mail) -> str:
 def _end(found: Local, api: Api, run: str, state: str) -> None:
     screen = console()
     show.ending(api.get(f"/v1/runs/{segment(run)}"))
-    if state not in TERMINAL:
-        screen.print(f"  A person has to say how it goes on: ./scripts/signalbox runs resume {run}", soft_wrap=True)
     screen.print("\n[bold]What next[/]")
     for what, command in (
-        ("everything about the run", f"./scripts/signalbox runs show {run}"),
-        ("its log", f"./scripts/signalbox runs events {run}"),
+        ("everything about the run", f"{COMMAND} runs show {run}"),
+        ("its log", f"{COMMAND} runs events {run}"),
         ("what the ERP has", f"curl {found.erp_url}/documents"),
-        ("another invoice", "./scripts/demo --invoice workflows/samples/nordlicht-de.txt"),
-        ("the workflow itself", "workflows/invoice.yaml"),
-        ("stop everything", "./scripts/signalbox down"),
+        ("another invoice", f"{DEMO} --invoice {relative(INVOICE.with_name('nordlicht-de.txt'))}"),
+        ("the workflow itself", relative(ROOT / "workflows" / "invoice.yaml")),
+        ("stop everything", f"{COMMAND} down"),
     ):
         screen.print(f"  {what:<24} [bold]{command}[/]", soft_wrap=True)
     if state != "completed":
@@ -112,13 +123,14 @@ def _end(found: Local, api: Api, run: str, state: str) -> None:
 
 def main() -> None:
     """Run the demo; what goes wrong is told in words."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     app.command()(demo)
-    try:
-        app(prog_name="scripts/demo")
-    except Refused as refused:
-        report(refused, as_json=False)
-        raise SystemExit(1) from None
+    start(app, DEMO)
 
 
 if __name__ == "__main__":

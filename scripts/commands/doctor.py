@@ -12,7 +12,7 @@ from typing import Literal
 
 import typer
 
-from scripts.commands.output import ROOT, JsonOption, console, print_json
+from scripts.commands.output import ROOT, JsonOption, console, hint, print_json
 
 BIN = Path(sys.executable).parent
 DISK = 2 * 1024**3
@@ -39,7 +39,8 @@ def doctor(*, as_json: JsonOption = False) -> None:
     checks = [found for check in CHECKS for found in check()]
     bad = any(check.status == "error" for check in checks)
     if as_json:
-        print_json({"healthy": not bad, "checks": [asdict(check) for check in checks]})
+        told = [asdict(check) | {"found": hint(check.found), "remedy": hint(check.remedy)} for check in checks]
+        print_json({"healthy": not bad, "checks": told})
     else:
         for check in checks:
             _print(check)
@@ -49,9 +50,9 @@ def doctor(*, as_json: JsonOption = False) -> None:
 def _print(check: Check) -> None:
     mark = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "error": "[red]✗[/]"}[check.status]
     console().print(f"{mark} {check.name:<14} ", end="")
-    console().print(check.found, markup=False, soft_wrap=True)
+    console().print(hint(check.found), markup=False, soft_wrap=True)
     if check.remedy:
-        console().print(f"  {'':<14} {check.remedy}", markup=False, soft_wrap=True, style="dim")
+        console().print(f"  {'':<14} {hint(check.remedy)}", markup=False, soft_wrap=True, style="dim")
 
 
 def python() -> Iterator[Check]:

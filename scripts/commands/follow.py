@@ -7,9 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from scripts.commands.client import Api, ApiRefused, Unreachable, segment
-from scripts.commands.output import console, money, seconds, state
+from scripts.commands.output import COMMAND, REASONS, console, money, seconds, state
 
 TERMINAL = frozenset({"completed", "failed", "cancelled", "timed_out", "stopped"})
+HUMAN = frozenset({"waiting_for_human", "paused"})
+"""States in which nothing happens until a person has acted."""
 FAST, SLOW = 0.25, 3.0
 """Seconds between two looks: while something happens, and at most while nothing does."""
 PATIENCE = 60.0
@@ -43,6 +45,7 @@ _LIMIT = 200
 
 def _patiently(api: Api, run: str, after: int) -> Page:
     deadline = time.monotonic() + PATIENCE
+    told = False
     while True:
         try:
             answer = api.get(f"/v1/runs/{segment(run)}/events", after=after, limit=_LIMIT)
@@ -51,6 +54,9 @@ def _patiently(api: Api, run: str, after: int) -> Page:
             lasting = isinstance(fault, ApiRefused) and fault.status < 500  # noqa: PLR2004 - the request's own fault
             if lasting or time.monotonic() > deadline:
                 raise
+            if not told:
+                console(stderr=True).print(f"  [yellow]![/] {_plain(fault.what)} Asking again for {PATIENCE:.0f} s ...")
+                told = True
             time.sleep(SLOW)
 
 
@@ -156,7 +162,7 @@ def _plainly(text: str) -> "Teller":
 
 def _because(event: Event) -> str:
     reason = event["data"].get("reason")
-    return f" ({_plain(reason)})" if reason else ""
+    return f" ({_plain(REASONS.get(str(reason), reason))})" if reason else ""
 
 
 def _plain(value: object) -> str:
@@ -186,6 +192,7 @@ _TOLD: dict[str, Teller] = {
     "step_resumed": _plainly("goes on, by a person's word"),
     "step_fallback": _plainly("its fallback stands in"),
 }
+_ASKING = frozenset({"gate_opened", "step_paused", "step_unknown"})
 _CLOSING = frozenset(
     {"step_completed", "step_failed", "step_timed_out", "step_skipped", "step_cancelled", "step_unknown"}
 )
@@ -205,11 +212,21 @@ def follow(api: Api, run: str, story: Story, *, until_human: bool = False) -> st
                 if line:
                     screen.print(f"  {line}", soft_wrap=True)
             status.update(f"[dim]{', '.join(dict.fromkeys(story.open)) or page.state} ...[/]")
+            asks = any(event["type"] in _ASKING for event in page.events)
+            if asks and page.state in HUMAN and not until_human:
+                screen.print(f"    [dim]{way_on(run, page.state)}[/]", soft_wrap=True)
             if not page.events and over(page.state, until_human=until_human):
                 return page.state
     raise AssertionError  # pages never ends
 
 
+def way_on(run: str, found: str) -> str:
+    """Return what a person can do about a run in a state of HUMAN."""
+    if found == "paused":
+        return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, fail)"
+    return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"
+
+
 def over(found: str, *, until_human: bool) -> bool:
     """Tell whether there is nothing left to wait for."""
-    return found in TERMINAL or (until_human and found in {"waiting_for_human", "paused"})
+    return found in TERMINAL or (until_human and found in HUMAN)

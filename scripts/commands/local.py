@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scripts.commands.output import JsonOption, Progress, console, pairs, print_json, relative
+from scripts.commands.output import COMMAND, ROOT, JsonOption, Progress, console, pairs, print_json, relative
 from scripts.commands.target import CREDENTIALS, credentials
 
 
@@ -26,13 +26,19 @@ def up(
     """
     from scripts.commands import lifecycle  # noqa: PLC0415 - keeps `--help` fast
 
-    found = lifecycle.up(Progress(), force=force)
+    try:
+        found = lifecycle.up(Progress(), force=force)
+    except KeyboardInterrupt:
+        remedy = f"{COMMAND} up goes on from here, {COMMAND} down stops what runs."
+        console(stderr=True).print(f"\nInterrupted. {remedy}", soft_wrap=True)
+        raise typer.Exit(130) from None
     if as_json:
         print_json(addresses(vars_of(found)) | {"token": found.token})
         return
     console().print("\n[bold]The local cloud is up.[/]")
     describe(vars_of(found))
-    console().print("\nNext: signalbox run invoice --set document=@workflows/samples/contoso-en.txt --watch")
+    sample = relative(ROOT / "workflows" / "samples" / "contoso-en.txt")
+    console().print(f"\nNext: {COMMAND} run invoice --set document=@{sample} --watch", soft_wrap=True)
 
 
 def vars_of(found: object) -> dict[str, Any]:
@@ -97,7 +103,7 @@ def status(
         console().print("[bold]The local cloud is up.[/]")
         describe(known)
     else:
-        part = f" Only this runs: {', '.join(running)}." if running else ""
+        part = f" This runs, without a finished deployment: {', '.join(running)}." if running else ""
         # Where a shell evaluates what is printed, words belong to stderr.
-        console(stderr=env).print(f"The local cloud is not up.{part} Start it: signalbox up")
+        console(stderr=env).print(f"The local cloud is not up.{part} Start it: {COMMAND} up", soft_wrap=True)
     raise typer.Exit(0 if complete else 1)

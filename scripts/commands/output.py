@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -17,6 +20,26 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 """The clone that this command line belongs to."""
+
+
+def here(script: str) -> str:
+    """Return what a user types in this folder to start one of our scripts."""
+    found = shutil.which(script)
+    if found and Path(found).resolve().is_relative_to(ROOT):
+        return script
+    path = os.path.relpath(ROOT / "scripts" / script)
+    return shlex.quote(str(ROOT / "scripts" / script) if path.startswith("..") else f".{os.sep}{path}")
+
+
+COMMAND = here("signalbox")
+"""What starts this command line from where the user is; what is printed can be copied and runs."""
+_MENTIONED = re.compile(r"(?<![\w./-])signalbox(?= [a-z-])")
+
+
+def hint(text: str) -> str:
+    """Return `text` with every command `signalbox ...` in it as the user has to type it."""
+    return _MENTIONED.sub(lambda _: COMMAND, text)
+
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for programs.")]
 
@@ -45,8 +68,8 @@ STYLES = {
 """The colour of each state."""
 
 
-FOLDING = frozenset({"SUBJECT", "NOTE", "DATA"})
-"""Columns that may take several lines; all others hold names that are to be copied whole."""
+FOLDING = {"SUBJECT": 24, "NOTE": 16}
+"""Columns that may take several lines, with their least width; all others hold what is to be copied whole."""
 
 
 class Refused(Exception):
@@ -61,14 +84,15 @@ class Refused(Exception):
 
 def report(refused: Refused, *, as_json: bool) -> None:
     """Tell about a refusal: on stderr for people, as a JSON object on stdout for programs."""
+    what, remedy = hint(refused.what), hint(refused.remedy)
     if as_json:
-        print_json({"error": {"code": refused.code, "message": refused.what, "remedy": refused.remedy}})
+        print_json({"error": {"code": refused.code, "message": what, "remedy": remedy}})
         return
     screen = console(stderr=True)
     screen.print("[bold red]✗[/] ", end="")
-    screen.print(refused.what, markup=False, highlight=False, soft_wrap=True)
-    if refused.remedy:
-        screen.print(f"  {refused.remedy}", markup=False, highlight=False, soft_wrap=True)
+    screen.print(what, markup=False, highlight=False, soft_wrap=True)
+    if remedy:
+        screen.print(f"  {remedy}", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(data: Any) -> None:
@@ -90,21 +114,27 @@ def console(*, stderr: bool = False) -> "Console":
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = (), empty: str) -> None:
     """Print a table, or `empty` when there are no rows. Columns named in `right` are set flush right."""
     from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
 
     found = list(rows)
     if not found:
         console().print(empty, markup=False)
         return
     made = Table(box=None, pad_edge=False, header_style="bold")
+    widths = [max(Text.from_markup(cell).cell_len for cell in cells) for cells in zip(columns, *found, strict=True)]
+    screen = console()
+    # On a terminal too narrow for that, a row is one line that goes on in the next, rather than lose what it says.
+    folds = sum(min(width, FOLDING.get(name, width)) + 2 for name, width in zip(columns, widths, strict=True))
+    if folds > screen.width:
+        screen.width = sum(width + 2 for width in widths)
     flush_right = set(right)
-    for column in columns:
-        folds = column in FOLDING
-        made.add_column(
-            column, justify="right" if column in flush_right else "left", overflow="fold", no_wrap=not folds
-        )
+    for name, width in zip(columns, widths, strict=True):
+        justify = "right" if name in flush_right else "left"
+        least = min(width, FOLDING.get(name, width))
+        made.add_column(name, justify=justify, overflow="fold", no_wrap=name not in FOLDING, min_width=least)
     for row in found:
         made.add_row(*row)
-    console().print(made)
+    screen.print(made)
 
 
 def pairs(rows: Mapping[str, str]) -> None:
@@ -141,8 +171,30 @@ def age(moment: str | None) -> str:
     """Return how long ago an ISO 8601 time was."""
     if not moment:
         return ""
-    passed = datetime.now(UTC) - datetime.fromisoformat(moment)
-    return f"{seconds(max(0.0, passed.total_seconds()) * 1000)} ago"
+    passed = max(0, round((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()))
+    size, unit = next(((size, unit) for size, unit in _UNITS if passed >= 2 * size), (1, "s"))
+    return f"{passed // size} {unit} ago"
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+"""Units of an age: it is counted in the largest of which two have passed."""
+
+
+def standing(found: Mapping[str, Any], escaped: Callable[[object], str]) -> str:
+    """Return a run's state, with the reason it is in it."""
+    name, reason = str(found["state"]), str(found.get("reason") or "")
+    if reason.startswith(f"{name} "):  # "cancelled by ann@example.com"
+        who, _, why = reason.removeprefix(name).partition(": ")
+        return state(name) + escaped(f"{who} ({why})" if why else who)
+    return f"{state(name)} ({escaped(REASONS.get(reason, reason))})" if reason else state(name)
+
+
+REASONS = {
+    "step_error": "a step failed",
+    "budget_exceeded": "the budget does not allow more",
+    "unknown_outcome": "nobody knows whether a call took effect",
+}
+"""Words for the reasons that are codes."""
 
 
 class Progress:
@@ -188,7 +240,5 @@ def _short(text: str) -> str:
 
 def relative(path: Path) -> str:
     """Return a path as people would type it here."""
-    import os  # noqa: PLC0415 - one use
-
     found = os.path.relpath(path)
     return str(path) if found.startswith("..") else found

@@ -8,9 +8,9 @@ from typing import Annotated, Any, cast
 import typer
 
 from scripts.commands import show
-from scripts.commands.client import Api, segment
+from scripts.commands.client import Api, ApiRefused, segment
 from scripts.commands.follow import TERMINAL, Story, follow, over, pages
-from scripts.commands.output import JsonOption, Refused, age, console, print_json, state, table
+from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, state, table
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
@@ -57,7 +57,7 @@ def run(  # noqa: PLR0913 - options
         raise Refused(what, "Run a deployed workflow by its name: `signalbox up`, then `signalbox run invoice ...`.")
     body: dict[str, Any] = {"input": read_input(given, fields or [])} | ({"version": version} if version else {})
     api = target(url, token)
-    status, answer = api.post(f"/v1/workflows/{segment(name)}/runs", body, key=key)
+    status, answer = _start(api, name, body, key)
     found = str(answer["run"])
     if not (watch or until_human):
         return print_json(answer) if as_json else _started(found, new=status == 201)  # noqa: PLR2004 - Created
@@ -69,9 +69,28 @@ def run(  # noqa: PLR0913 - options
     return None
 
 
+def _start(api: Api, name: str, body: dict[str, Any], key: str | None) -> tuple[int, dict[str, Any]]:
+    try:
+        return api.post(f"/v1/workflows/{segment(name)}/runs", body, key=key)
+    except ApiRefused as refused:
+        if refused.status == 404 and not refused.remedy:  # noqa: PLR2004 - Not Found
+            refused.remedy = _published(api, name)
+        raise
+
+
+def _published(api: Api, name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+
+    found = [str(each["workflow"]) for each in api.get("/v1/workflows")["workflows"]]
+    close = get_close_matches(name, found, n=1)
+    if close and name not in found:
+        return f"Did you mean {close[0]}?"
+    return f"Published: {', '.join(sorted(found)) or 'none'}."
+
+
 def _started(found: str, *, new: bool) -> None:
     console().print(f"Run [bold]{found}[/] {'started' if new else 'had already been started with this key'}.")
-    console().print(f"Follow it: signalbox runs watch {found}", style="dim")
+    console().print(f"Follow it: {COMMAND} runs watch {found}", style="dim", soft_wrap=True)
 
 
 def read_input(text: str, fields: list[str]) -> dict[str, Any]:
@@ -93,7 +112,8 @@ def _content(reference: str, hint: str) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot read {name}: {error}", param_hint=hint) from None
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise typer.BadParameter(f"cannot read {name}: {why}", param_hint=hint) from None
 
 
 def _json(text: str, hint: str) -> Any:
@@ -124,7 +144,7 @@ def list_(  # noqa: PLR0913 - options
     ]
     table(("RUN", "WORKFLOW", "VERSION", "STATE", "STARTED"), rows, right=["VERSION"], empty="No runs.")
     if answer.get("next"):
-        console().print(f"More: signalbox runs list --before {answer['next']}", style="dim")
+        console().print(f"More: {COMMAND} runs list --before {answer['next']}", style="dim", soft_wrap=True)
     return None
 
 
@@ -167,7 +187,7 @@ def _watch(api: Api, run: str, *, until_human: bool, as_json: bool, after: int =
         else:
             ended = follow(api, run, Story(seq=after), until_human=until_human)
     except KeyboardInterrupt:
-        console(stderr=True).print(f"\nThe run goes on. Follow it again: signalbox runs watch {run}", highlight=False)
+        console(stderr=True).print(f"\nThe run goes on. Follow it again: {COMMAND} runs watch {run}", soft_wrap=True)
         raise typer.Exit(130) from None
     if not as_json:
         show.ending(api.get(f"/v1/runs/{segment(run)}"))
@@ -219,7 +239,7 @@ def cancel(
     if as_json:
         print_json(answer)
     else:
-        console().print(f"Run {run} is being cancelled. Follow it: signalbox runs watch {run}")
+        console().print(f"Run {run} is being cancelled. Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
 
 
 @runs.command()
@@ -258,7 +278,7 @@ def resume(  # noqa: PLR0913 - options
     if as_json:
         print_json(answer)
     else:
-        console().print(f"Step {body['step']}: {action}. Follow the run: signalbox runs watch {run}")
+        console().print(f"Step {body['step']}: {action}. Follow the run: {COMMAND} runs watch {run}", soft_wrap=True)
 
 
 def _only_paused(api: Api, run: str) -> str:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scripts.commands.output import age, console, money, pairs, seconds, state, table
+from scripts.commands.follow import way_on
+from scripts.commands.output import COMMAND, age, console, money, pairs, seconds, standing, state, table
 
 View = Mapping[str, Any]
 
@@ -19,12 +20,11 @@ def escaped(value: object) -> str:
 def run(found: View) -> None:
     """Print a run."""
     spent, limits = found["spent"], found["limits"]
-    reason = f" ({escaped(found['reason'])})" if found.get("reason") else ""
     pairs(
         {
             "run": str(found["id"]),
             "workflow": f"{found['workflow']} version {found['version']}",
-            "state": f"{state(found['state'])}{reason}",
+            "state": standing(found, escaped),
             "started": f"{found['created_at']} by {escaped(found['initiator'])} ({age(found['created_at'])})",
             "ended": str(found.get("ended_at") or "not yet"),
             "spent": ", ".join(
@@ -39,7 +39,7 @@ def run(found: View) -> None:
         }
     )
     console().print()
-    columns = ("STEP", "TYPE", "STATUS", "ATTEMPT", "TIME", "TOKENS", "USD", "NOTE")
+    columns = ("STEP", "TYPE", "STATUS", "TRY", "TIME", "TOKENS", "USD", "NOTE")
     table(columns, [_step(each) for each in found["steps"]], right=columns[3:7], empty="No steps.")
     for gate in found["gates"]:
         console().print()
@@ -59,7 +59,7 @@ def _step(step: View) -> Sequence[str]:
         str(step["attempt"] or ""),
         seconds(step["duration_ms"]),
         f"{cost['tokens']:,}" if cost["tokens"] else "",
-        money(cost["usd"]),
+        money(cost["usd"]).removeprefix("$ "),
         escaped(_note(step)),
     )
 
@@ -77,17 +77,17 @@ def ending(found: View) -> None:
     """Print in a line or two what a run came to."""
     spent, limit = found["spent"], found["limits"]["usd"]
     took = f", {seconds(spent['active_time'])} active" if spent["active_time"] is not None else ""
-    reason = f" ({escaped(found['reason'])})" if found.get("reason") else ""
     console().print(
-        f"  {state(found['state'])}{reason}: $ {spent['usd']} of {limit or 'any'}, {spent['tokens']:,} tokens,"
+        f"  {standing(found, escaped)}: $ {spent['usd']} of {limit or 'any'}, {spent['tokens']:,} tokens,"
         f" {spent['steps']} steps{took}",
+        soft_wrap=True,
     )
     if found["state"] == "paused":
-        console().print(f"  say how it goes on: signalbox runs resume {found['id']} --help", soft_wrap=True)
+        console().print(f"  {way_on(str(found['id']), 'paused')}", soft_wrap=True)
     for gate in found["gates"]:
         if gate["status"] == "open":
             console().print(
-                f"  waits for {', '.join(gate['roles'])}: signalbox approvals show {gate['id']}", soft_wrap=True
+                f"  waits for {', '.join(gate['roles'])}: {COMMAND} approvals show {gate['id']}", soft_wrap=True
             )
 
 
@@ -123,8 +123,8 @@ def approval(found: View) -> None:
             f": {escaped(found['note'])}" if found["note"] else ""
         )
     pairs(rows)
-    for name in ("arguments", "show"):
+    for name, title in (("arguments", "arguments"), ("show", "shown with it")):
         if found.get(name):
-            console().print(f"  [dim]{name}[/]")
+            console().print(f"  [dim]{title}[/]")
             text = json.dumps(found[name], indent=2, ensure_ascii=False)
             console().print("\n".join(f"    {line}" for line in escaped(text).splitlines()), soft_wrap=True)

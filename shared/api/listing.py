@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, get_args
 
+from shared.ids import ulid_time
 from shared.ledger.records import Gate, Run, RunState, run_partition
 from shared.ports import Key
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from shared.ports import Item, Store
 
-_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAGE = 100
 _MOST_PAGES = 20
 """How many pages of an index are searched for runs of one workflow in one state before the caller asks again."""
@@ -59,22 +58,17 @@ def _take(runs: Iterator[Run], limit: int) -> tuple[list[Run], bool]:
 
 def _walk(store: Store, name: str, value: str, before: str | None) -> Iterator[Run]:
     """Yield an index's runs, newest first, after ``before``; runs of one millisecond are told apart by their ids."""
-    edge, passed = (time_of(before) + 1 if before else 0), set[str]()
+    edge, passed = (ulid_time(before) + 1 if before else 0), set[str]()
     for _ in range(_MOST_PAGES):
         items = store.index(name, value, limit=_PAGE, before=str(edge) if edge else "")
         runs = sorted((Run.from_item(item) for item in items), key=_age)
         fresh = [run for run in runs if run.id not in passed]
-        yield from (run for run in fresh if before is None or _age(run) > (-time_of(before), before))
+        yield from (run for run in fresh if before is None or _age(run) > (-ulid_time(before), before))
         if len(items) < _PAGE:
             return
         passed.update(run.id for run in fresh)
         # Read the last millisecond again: more runs than fitted may share it.
         edge = runs[-1].created + (1 if fresh else 0)
-
-
-def time_of(run: str) -> int:
-    """Return when (ms) a run's id was made: a ULID begins with its time, ten digits of base 32."""
-    return functools.reduce(lambda number, sign: number * 32 + _DIGITS.index(sign), run[:10], 0)
 
 
 def pending(store: Store, tenant: str, limit: int) -> list[tuple[Run, Gate]]:

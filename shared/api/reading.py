@@ -48,13 +48,11 @@ def read_run(host: Host, journal: Journal) -> Seen:
 
 def _consistent(journal: Journal) -> Snapshot:
     """Return all records between two reads of an unchanged head: every change of money or state goes through it."""
-    before = journal.read([])
     for _ in range(_TRIES):
-        after = journal.read_all()
-        if after.head.rev == before.head.rev:
-            return after
-        before = after
-    return before
+        seen = journal.read_all()
+        if journal.read([]).head.rev == seen.head.rev:
+            return seen
+    return journal.read_all()
 
 
 def _ended(journal: Journal, snapshot: Snapshot) -> int | None:

@@ -71,10 +71,6 @@ class Graph:
         """Return the names that a mask stands for, in topological order."""
         return tuple(self.names[index] for index in bits(mask))
 
-    def parent_names(self) -> dict[str, tuple[str, ...]]:
-        """Return the transitive reduction by name."""
-        return {name: self.names_of(mask) for name, mask in zip(self.names, self.parents, strict=True)}
-
     def longest_path(self) -> tuple[str, ...]:
         """Return one longest chain of nodes: the critical path when every step takes equally long."""
         length: list[int] = []

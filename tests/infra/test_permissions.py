@@ -21,7 +21,7 @@ OWN = {"own logs": {"logs:CreateLogStream", "logs:PutLogEvents"}}
 TRACES = {"*": {"xray:PutTelemetryRecords", "xray:PutTraceSegments"}}
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
-    "Start": {"runs": WRITE, "definitions": READ, "tenants": READ, "machines": START},
+    "Start": {"runs": WRITE, "definitions": READ, "machines": START},
     "Step": {
         "runs": WRITE,
         "definitions": READ,
@@ -39,7 +39,6 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "Gate": {
         "runs": WRITE,
         "definitions": READ,
-        "tenants": READ,
         "objects": {"s3:GetObject", "s3:PutObject"},
         "link secret": SECRET,
         "machines": ANSWER,
@@ -49,7 +48,6 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "Approvals": {
         "runs": WRITE,
         "definitions": READ,
-        "tenants": READ,
         "objects": {"s3:GetObject"},
         "link secret": SECRET,
         "machines": ANSWER,
@@ -69,6 +67,8 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "Finalise": {"runs": WRITE, "definitions": READ, "unwind": START, "dead letters": {"sqs:SendMessage"}},
     "Project": {
         "runs": WRITE,
+        "machines": ANSWER | START,
+        "unwind": START,
         "stream": {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"},
         "*": {"dynamodb:ListStreams"},
         "dead letters": {"sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"},

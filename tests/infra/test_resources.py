@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared import settings
+from shared.ledger.keys import INDEXES
 
 if TYPE_CHECKING:
     from conftest import Resource, Synthesised
 
 FUNCTIONS = ["Start", "Step", "Control", "Gate", "Approvals", "Api", "Finalise", "Project", "Publish"]
-INDEXES = {
-    "by_workflow": [("tenant_workflow", "HASH"), ("created", "RANGE")],
-    "by_state": [("tenant_state", "HASH"), ("created", "RANGE")],
-    "pending": [("tenant_pending", "HASH"), ("opened", "RANGE")],
-}
 
 
 def function(app: Synthesised, name: str) -> Resource:
@@ -45,7 +41,7 @@ def test_the_runs_table_has_its_stream_and_indexes(prod: Synthesised):
         index["IndexName"]: [(key["AttributeName"], key["KeyType"]) for key in index["KeySchema"]]
         for index in runs["GlobalSecondaryIndexes"]
     }
-    assert keys == INDEXES
+    assert keys == {name: [(key, "HASH"), (sort, "RANGE")] for name, (key, sort) in INDEXES.items()}
     kinds = {each["AttributeName"]: each["AttributeType"] for each in runs["AttributeDefinitions"]}
     assert (kinds["created"], kinds["opened"], kinds["tenant_state"]) == ("N", "N", "S")
 
@@ -168,17 +164,19 @@ def test_the_published_asset_holds_definition_and_manifest(prod: Synthesised):
 def test_ended_executions_of_workflows_reach_the_finaliser(prod: Synthesised):
     rule = prod.one("AWS::Events::Rule").properties
     assert rule["EventPattern"]["detail"]["status"] == ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
-    (wildcard,) = rule["EventPattern"]["detail"]["stateMachineArn"]
+    wildcard, unwind = rule["EventPattern"]["detail"]["stateMachineArn"]
     assert json.dumps(wildcard).rstrip('"}]').endswith(":stateMachine:SignalboxProdWorkflow*")
+    assert "nwind" in json.dumps(unwind), "an unwinding that died is begun again"
     (target,) = rule["Targets"]
     assert "FinaliseFunction" in json.dumps(target["Arn"])
     assert target["DeadLetterConfig"]
 
 
-def test_the_projector_gets_heads_only_and_loses_nothing(prod: Synthesised):
+def test_the_projector_gets_what_it_follows_and_loses_nothing(prod: Synthesised):
     mapping = prod.one("AWS::Lambda::EventSourceMapping").properties
-    (head,) = mapping["FilterCriteria"]["Filters"]
-    assert json.loads(head["Pattern"]) == {"dynamodb": {"Keys": {"sk": {"S": ["HEAD"]}}}}
+    keys = [json.loads(each["Pattern"])["dynamodb"]["Keys"]["sk"]["S"] for each in mapping["FilterCriteria"]["Filters"]]
+    assert keys == [["HEAD"], [{"prefix": "GATE#"}], [{"prefix": "PARK#"}]]
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"], "else a reported failure is lost"
     assert mapping["StartingPosition"] == "TRIM_HORIZON"
     assert mapping["DestinationConfig"]["OnFailure"]["Destination"]
     assert mapping["BisectBatchOnFunctionError"] is True

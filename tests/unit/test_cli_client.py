@@ -98,6 +98,15 @@ def test_nobody_there_says_what_to_do():
     with pytest.raises(Unreachable) as caught:
         Api("http://127.0.0.1:1", "t").get("/v1/health")
     assert "signalbox up" in caught.value.remedy
+    assert "Errno" not in caught.value.what
+
+
+def test_what_does_not_exist_says_where_to_look(api, server):
+    server.answers = [(404, b'{"code": "not_found", "detail": "There is no such run."}')] * 2
+    for path, command in (("/v1/runs/x", "runs list"), ("/v1/approvals/x.y", "approvals list")):
+        with pytest.raises(ApiRefused) as caught:
+            api.get(path)
+        assert command in caught.value.remedy
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "nonsense", "file:etc/passwd", "http://"])

@@ -13,10 +13,12 @@ import typer
 from typer.testing import CliRunner
 
 from scripts.cli import app
+from scripts.commands import lifecycle
 from scripts.commands.output import Refused
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+OTHER = RUN.replace("V", "W")
 GATE = {
     "id": f"{RUN}.0123456789abcdef",
     "run": RUN,
@@ -75,6 +77,8 @@ ANSWERS = {
     ("GET", f"/v1/approvals/{GATE['id']}"): (200, GATE),
     ("POST", f"/v1/approvals/{GATE['id']}"): (200, GATE | {"status": "approved"}),
     ("POST", "/v1/workflows/invoice/runs"): (201, {"run": RUN, "new": True}),
+    ("GET", "/v1/workflows"): (200, {"workflows": [{"workflow": "invoice", "version": 3, "hash": "h"}]}),
+    ("GET", f"/v1/runs/{OTHER}"): (200, VIEW | {"id": OTHER, "gates": []}),
     ("POST", f"/v1/runs/{RUN}/resume"): (202, {"run": RUN, "state": "running", "unwinding": None, "seq": 9}),
     ("POST", f"/v1/runs/{RUN}/cancel"): (202, {"run": RUN, "state": "running", "unwinding": "cancelled", "seq": 9}),
 }
@@ -179,6 +183,65 @@ def test_wrong_usage_exits_with_2(cli, api, arguments):
     assert done.exit_code == 2
     assert done.stderr
     assert not api.asked
+
+
+def test_wrong_usage_is_json_for_programs():
+    for arguments in (("run", "--json"), ("nonsense", "--json"), ("run", "x", "--input", "{", "--json")):
+        done = process(*arguments)
+        assert done.returncode == 2
+        assert json.loads(done.stdout)["error"]["code"] == "wrong_usage"
+        assert not done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_named_without_error_numbers(cli):
+    done = cli("run", "invoice", "--set", "document=@missing.txt")
+    assert "cannot read missing.txt: No such file or directory" in done.stderr
+    assert "Errno" not in done.stderr
+
+
+def test_a_misspelt_workflow_is_corrected(cli):
+    refused = cli("run", "invoic").exception
+    assert isinstance(refused, Refused)
+    assert refused.remedy == "Did you mean invoice?"
+    assert cli("run", "payroll").exception.remedy == "Published: invoice."
+
+
+def test_a_run_that_asks_for_nothing_cannot_be_approved(cli):
+    refused = cli("approvals", "approve", OTHER).exception
+    assert isinstance(refused, Refused)
+    assert "asked for no approval" in refused.what
+
+
+def test_a_folder_stands_for_the_workflows_in_it(cli, tmp_path):
+    files = json.loads(cli("validate", "workflows", "--json").stdout)["files"]
+    assert "workflows/invoice.yaml" in {file["file"] for file in files}
+    assert cli("validate", str(tmp_path)).exit_code == 2
+
+
+def test_examples_in_help_can_be_copied():
+    done = process("run", "--help", COLUMNS="60")
+    assert "  ./scripts/signalbox run invoice --set document=@workflows/samples/contoso-en.txt --watch\n" in done.stdout
+
+
+def test_an_interrupted_up_says_how_to_go_on(cli, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lifecycle, "up", interrupted)
+    done = cli("up")
+    assert done.exit_code == 130
+    assert "signalbox up goes on from here" in done.stderr
+
+
+def test_modules_of_the_users_folder_are_not_run(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "cli.py").write_text("raise SystemExit('the wrong one')")
+    (tmp_path / "typer.py").write_text("raise SystemExit('the wrong one')")
+    for script in ("signalbox", "demo"):
+        command = [str(ROOT / "scripts" / script), "--help"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert f"Usage: {ROOT / 'scripts' / script} " in done.stdout
 
 
 def test_a_file_is_not_run_yet_and_says_so(cli):

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from rich.text import Text
 
-from scripts.commands.client import ApiRefused, Unreachable
-from scripts.commands.follow import Story, over, pages
+from scripts.commands import follow as following
+from scripts.commands.client import Api, ApiRefused, Unreachable
+from scripts.commands.follow import Page, Story, follow, over, pages
 
 
 def event(seq, kind, path=None, at="2026-01-01T00:00:00.000Z", **data):
@@ -44,6 +45,21 @@ def test_a_failure_says_its_class_and_message():
         Story(), event(1, "step_failed", "post", error={"class": "permanent", "message": "no"}, duration_ms=5)
     )
     assert line.split() == ["✗", "post", "0.01", "s", "permanent:", "no"] or "permanent: no" in line
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "shown"),
+    [("waiting_for_human", "gate_opened", "approvals show"), ("paused", "step_paused", "resume")],
+)
+def test_whoever_watches_is_told_what_a_person_can_do(monkeypatch, capsys, state, kind, shown):
+    said = [
+        Page([event(1, kind, "review")], state, 1),
+        Page([event(2, "gate_mailed", "review")], state, 2),
+        Page([], "completed", 2),
+    ]
+    monkeypatch.setattr(following, "pages", lambda *_: iter(said))
+    assert follow(Api("http://127.0.0.1:1", "t"), "RUN", Story()) == "completed"
+    assert capsys.readouterr().out.count(f"signalbox {'runs ' if shown == 'resume' else ''}{shown} RUN") == 1
 
 
 def test_text_from_outside_is_harmless():

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
 import pytest
+from rich.text import Text
 
-from scripts.commands import mailbox
+from scripts.commands import mailbox, output
 from scripts.commands.lifecycle import SOURCES, fingerprint
-from scripts.commands.output import ROOT, Refused, money, seconds
+from scripts.commands.output import ROOT, Refused, age, hint, money, seconds, standing, table
 
 PAGE = """<!doctype html><form method="get" action="search"><input name="q"></form>
 <form method="post" accept-charset="utf-8" novalidate>
@@ -32,6 +34,67 @@ PAGE = """<!doctype html><form method="get" action="search"><input name="q"></fo
 )
 def test_durations(milliseconds, shown):
     assert seconds(milliseconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("passed", "shown"),
+    [
+        ({"seconds": 8.4}, "8 s ago"),
+        ({"seconds": 119}, "119 s ago"),
+        ({"minutes": 10, "seconds": 30}, "10 min ago"),
+        ({"hours": 47}, "47 h ago"),
+        ({"days": 3}, "3 d ago"),
+        ({"seconds": -5}, "0 s ago"),
+    ],
+)
+def test_ages_are_as_exact_as_people_need(passed, shown):
+    assert age((datetime.now(UTC) - timedelta(**passed)).isoformat()) == shown
+
+
+def test_commands_are_named_as_the_user_types_them(monkeypatch):
+    monkeypatch.setattr(output, "COMMAND", "./scripts/signalbox")
+    assert hint("Run `signalbox up`, then signalbox run x.") == (
+        "Run `./scripts/signalbox up`, then ./scripts/signalbox run x."
+    )
+    for kept in ("./scripts/signalbox up", "the signalbox-dev-data stack", "Signalbox runs"):
+        assert hint(kept) == kept
+
+
+def test_scripts_are_named_so_that_they_run_from_where_the_user_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(ROOT)
+    assert output.here("demo") == "./scripts/demo"
+    monkeypatch.chdir(ROOT / "scripts")
+    assert output.here("demo") == "./demo"
+    monkeypatch.chdir(tmp_path)
+    assert output.here("demo") == str(ROOT / "scripts" / "demo")
+    (tmp_path / "signalbox").symlink_to(ROOT / "scripts" / "signalbox")
+    assert output.here("signalbox") == "signalbox"
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(output, "ROOT", tmp_path / "with space")
+    assert output.here("demo") == f"'{tmp_path}/with space/scripts/demo'"
+
+
+def test_a_narrow_terminal_loses_nothing_of_a_table(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    table(("APPROVAL", "SUBJECT", "OPENED"), [("A" * 44, "Approve invoice 4711", "16 min ago")], empty="")
+    shown = capsys.readouterr().out
+    for part in ("A" * 44, "Approve invoice 4711", "16 min ago"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "shown"),
+    [
+        ("running", None, "running"),
+        ("cancelled", "cancelled by ann@example.com: late", "cancelled by ann@example.com (late)"),
+        ("paused", "step_error", "paused (a step failed)"),
+        ("failed", "step a: permanent: no", "failed (step a: permanent: no)"),
+    ],
+)
+def test_a_run_stands_where_it_stands_for_a_reason(state, reason, shown):
+    told = standing({"state": state, "reason": reason}, str)
+    assert Text.from_markup(told).plain == shown
 
 
 def test_money_that_was_not_spent_is_not_shown():

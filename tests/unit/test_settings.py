@@ -14,11 +14,11 @@ BASE: dict[str, Any] = {
     "environment": "local",
     "runs_table": "runs",
     "definitions_table": "definitions",
-    "tenants_table": "tenants",
     "blobs_bucket": "blobs",
     "service": "signalbox-start",
 }
 SPECIFIC: dict[str, Any] = {
+    "tenants_table": "tenants",
     "model_secret": "arn:aws:secretsmanager:eu-central-1:1:secret:model",
     "models_url": "http://127.0.0.1:1",
     "tool_settings": {"ERP_URL": "http://127.0.0.1:2"},
@@ -79,7 +79,6 @@ def test_logging_is_configured_through_the_variables_powertools_reads():
     variables = build(StartEnvironment).variables()
     assert variables["POWERTOOLS_SERVICE_NAME"] == "signalbox-start"
     assert variables["POWERTOOLS_LOG_LEVEL"] == "INFO"
-    assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "Signalbox"
     assert variables["POWERTOOLS_TRACE_DISABLED"] == "false"
 
 
