@@ -203,3 +203,9 @@ class PolicyViolation(StepFailure):
     """The risk policy refuses the call."""
 
     error_class = "policy"
+
+
+def failure_named(error_class: str, message: str) -> StepFailure:
+    """Return a failure of the class with this name; an unknown name is permanent."""
+    kinds = {kind.error_class: kind for kind in StepFailure.__subclasses__()}
+    return kinds.get(error_class, PermanentFailure)(message)

@@ -6,7 +6,7 @@ here, resolved: durations are seconds, money is nano-USD, files are inlined, pol
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Risk = Literal["read", "reversible", "irreversible"]
 OnError = Literal["fail", "pause", "continue"]
 Merge = Literal["by_step", "shallow", "deep", "list", "first"]
-StepType = Literal["agent", "tool", "transform", "router", "human_gate"]
+StepType = Literal["agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,14 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """The graph inside a map or a loop; ``order`` is topological. Its steps name each other only."""
+
+    steps: Mapping[str, StepPlan]
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """One step as the runtime needs it.
 
@@ -63,6 +71,12 @@ class StepPlan:
     - transform: set
     - router: strategy, routes [{to, when|above|description}], default, model, prompt, value
     - human_gate: approves, approvers, subject, show, on_expiry, not_initiator, channels
+    - sub_workflow: workflow, version (None = the latest), with
+    - map: over, as, max_concurrency (0 = unlimited), on_failure ("fail_fast", "collect_all" or {quorum}), collect
+    - loop: until, max_iterations, collect
+    - wait: one of for (s, or a template), until (a template), event {name, match, timeout (s)}
+
+    ``body`` is the graph inside a map or a loop.
     """
 
     id: str
@@ -83,6 +97,7 @@ class StepPlan:
     budget: Limits = field(default_factory=Limits)
     approved_by: str | None = None
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    body: Body | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +105,7 @@ class Manifest:
     """One immutable definition. ``hash`` is the SHA-256 of definition and ASL; ``order`` is topological.
 
     ``on_error`` is the workflow's; a step's own, or this one, is already resolved in the step's plan.
-    Steps used only as a fallback template are in ``steps`` but not in ``order``.
+    Steps used only as a fallback template are in ``steps`` but not in ``order``. ``deadline`` is wall-clock (s).
     """
 
     workflow: str
@@ -102,11 +117,13 @@ class Manifest:
     max_parallel: int = 10
     on_error: OnError = "pause"
     description: str = ""
+    deadline: float | None = None
     format: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
-        return asdict(self)
+        steps = {name: _slim(plan) for name, plan in self.steps.items()}
+        return {**asdict(replace(self, steps={})), "steps": steps}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Manifest:
@@ -116,13 +133,43 @@ class Manifest:
         return cls(**rest, steps=steps, budget=Limits(**data["budget"]), order=tuple(data["order"]))
 
 
+def _slim(plan: StepPlan) -> dict[str, Any]:
+    """Return a step's plan without what is as by default: manifests have a size limit, and most fields are."""
+    usual = StepPlan(plan.id, plan.type)
+    given = {one.name: getattr(plan, one.name) for one in fields(plan) if one.name != "body"}
+    kept = {name: value for name, value in given.items() if name in {"id", "type"} or value != getattr(usual, name)}
+    slim: dict[str, Any] = {name: _plain(value) for name, value in kept.items()}
+    if plan.body:
+        slim["body"] = {
+            "order": plan.body.order,
+            "steps": {name: _slim(step) for name, step in plan.body.steps.items()},
+        }
+    return slim
+
+
+def _plain(value: Any) -> Any:
+    """Return data classes (alone, or in a tuple) as plain data; everything else is plain already."""
+    if isinstance(value, tuple):
+        return [_plain(one) for one in cast("tuple[Any, ...]", value)]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def _body(data: Mapping[str, Any]) -> Body:
+    return Body({name: _step(plan) for name, plan in data["steps"].items()}, tuple(data["order"]))
+
+
 def _step(data: Mapping[str, Any]) -> StepPlan:
     plain = dict(data)
-    retry: dict[str, Any] = dict(data["retry"])
-    retry["on"] = tuple(retry["on"])
-    plain["needs"] = tuple(Edge(**edge) for edge in data["needs"])
-    plain["retry"] = Retry(**retry)
-    plain["budget"] = Limits(**data["budget"])
-    for name in ("dependents", "wakes"):
+    if "needs" in data:
+        plain["needs"] = tuple(Edge(**edge) for edge in data["needs"])
+    if "retry" in data:
+        retry: dict[str, Any] = dict(data["retry"])
+        retry["on"] = tuple(retry["on"])
+        plain["retry"] = Retry(**retry)
+    if "budget" in data:
+        plain["budget"] = Limits(**data["budget"])
+    for name in {"dependents", "wakes"} & set(data):
         plain[name] = tuple(cast("list[str]", data[name]))
+    if data.get("body"):
+        plain["body"] = _body(data["body"])
     return StepPlan(**plain)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from cel_expr_python import cel
 
+from shared.definition.growth import TooLarge, guard
 from shared.definition.names import listed, nearest
-from shared.definition.syntax import Node, parse, walk
+from shared.definition.syntax import Node, TooLong, parse, readable, spoken, variables, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,8 @@ _UNDECLARED = re.compile(r"undeclared reference to '(.*)' \(in container")
 _OPERATOR = re.compile(r"_(?P<infix>[^\[_]+)_|(?P<prefix>[!-])_|@(?P<word>in)")
 _COMPARISONS = frozenset({"_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in"})
 _LITERAL = re.compile(r"-?(?:0x[0-9a-fA-F]+|[0-9]+)")
+_BEHIND = re.compile(r"(?:[<>]=?|[=!]=)\s*(-?\d+)(?![\w.])")
+_BEFORE = re.compile(r"(?:^|[\s(,&|?:!<>=])(\d+)\s*$")
 _NUMBERS = frozenset({"int", "uint", "double"})
 _MOST_EDITS = 100
 
@@ -34,6 +37,9 @@ class Problem:
     offset: int
     message: str
     remedy: str = ""
+
+
+_TOO_DEEP = Problem(0, "it is nested more than 32 levels deep", "Split it, for example with a transform.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +63,25 @@ def check_expression(expression: str, names: Names) -> Checked:
 
     A whole-number literal that is compared with a ``number`` is read as one: JSON does not tell 5000 from 5000.0.
     """
-    variables = {name: shape.cel() for name, shape in names.shapes.items()}
-    environment = cel.NewEnv(descriptor_pool=names.space.pool, variables=variables)
+    types = variables({name: shape.cel() for name, shape in names.shapes.items()})
+    try:
+        guard(expression)
+        environment = cel.NewEnv(descriptor_pool=names.space.pool, variables=types)
+        return check_text(readable(expression), environment, names)
+    except (TooLong, TooLarge) as error:
+        return Checked(None, (Problem(0, str(error), "Split it, for example with a transform."),))
+
+
+def check_text(expression: str, environment: cel.Env, names: Names) -> Checked:
+    """Check an expression in an environment that exists already."""
     text, edits = expression, list[int]()
     for _ in range(_MOST_EDITS):
         try:
             return Checked(environment.compile(text).return_type())
         except RuntimeError as error:
-            told = str(error)
+            told = spoken(str(error))
+        if "recursion" in told:
+            return Checked(None, (_TOO_DEEP,))
         at = _literal_to_widen(text, told)
         if at is None:
             return Checked(None, tuple(_problems(text, edits, told, names)))
@@ -86,6 +103,9 @@ def _literal_to_widen(text: str, told: str) -> int | None:
         overload = _OVERLOAD.fullmatch(message)
         if overload is None or overload[1] not in _COMPARISONS or "double" not in overload[2]:
             continue
+        beside = _whole_beside(text, offset)
+        if beside is not None:
+            return beside
         found = next((node for node in walk(parse(text)) if node.kind == "call" and node.offset == offset), None)
         literals = [one for child in (found.children if found else ()) for one in (child, *child.children)]
         whole = next((one for one in literals if _is_whole(one, text)), None)
@@ -94,8 +114,17 @@ def _literal_to_widen(text: str, told: str) -> int | None:
     return None
 
 
+def _whole_beside(text: str, operator: int) -> int | None:
+    """Return where a whole-number literal stands right beside an operator, without parsing anything."""
+    behind = _BEHIND.match(text, operator)
+    if behind is not None:
+        return behind.start(1)
+    before = _BEFORE.search(text, max(operator - 40, 0), operator)
+    return before.start(1) if before is not None else None
+
+
 def _is_whole(node: Node, text: str) -> bool:
-    if node.kind != "const" or not isinstance(node.value, int) or node.offset < 0:
+    if node.kind != "const" or type(node.value) is not int or node.offset < 0:
         return False
     match = _LITERAL.match(text, node.offset)
     return match is not None and text[match.end() : match.end() + 1] not in (".", "e", "E", "u", "U")
@@ -124,7 +153,13 @@ def _errors(text: str, told: str) -> list[tuple[int, str]]:
     for line in text.split("\n"):
         starts.append(starts[-1] + len(line) + 1)
     matches = [match for line in told.split("\n") if (match := _ERROR.match(line)) and "*error*" not in match[3]]
-    return [(starts[int(match[1]) - 1] + max(int(match[2]) - 1, 0), match[3]) for match in matches]
+    told_once = dict.fromkeys((_offset(starts, int(match[1]), int(match[2])), match[3]) for match in matches)
+    return list(told_once)
+
+
+def _offset(starts: list[int], line: int, column: int) -> int:
+    """Return the offset of a line and column; that of the whole where the library names no line of the text."""
+    return starts[line - 1] + max(column - 1, 0) if line < len(starts) else 0
 
 
 def _problem(offset: int, message: str, names: Names) -> Problem:

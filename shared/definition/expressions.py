@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from shared.definition.syntax import Node, environment, parse
+from shared.definition.growth import guard
+from shared.definition.syntax import Node, environment, parse, readable, spoken, variables
 from shared.errors import PermanentFailure
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def sole_slot(text: Any) -> Slot | None:
     return found[0] if len(found) == 1 and isinstance(found[0], Slot) else None
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=8192)
 def references(expression: str) -> tuple[Reference, ...]:
     """Return what a bare expression reads, in order of appearance. Raises ExpressionFailure for wrong syntax."""
     try:
@@ -145,7 +146,7 @@ def template_references(template: Any) -> tuple[Reference, ...]:
 
 def first_line(error: Exception) -> str:
     """Return the first line of a message of the CEL library, without its picture of the source."""
-    return str(error).split("\n", 1)[0].removeprefix("INVALID_ARGUMENT: ").removeprefix("ERROR: ")
+    return spoken(str(error)).split("\n", 1)[0].removeprefix("INVALID_ARGUMENT: ").removeprefix("ERROR: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,17 +157,19 @@ class _Failed:
 @lru_cache(maxsize=2048)
 def _compile(expression: str) -> cel.Expression:
     try:
-        return environment().compile(expression, disable_check=True)
+        program = environment().compile(readable(expression), disable_check=True)
+        guard(expression)
     except RuntimeError as error:
         raise ExpressionFailure(f"`{_short(expression)}`: {first_line(error)}", expression=expression) from None
+    return program
 
 
 def _run(program: cel.Expression, names: Mapping[str, Any]) -> Any:
     try:
-        value = program.eval(data=dict(names))
+        value = program.eval(data=variables(names))
     except RuntimeError as error:
         return _Failed(first_line(error))
-    return _Failed(str(value.value())) if value.type().name() == "ERROR" else value.plain_value()
+    return _Failed(spoken(str(value.value()))) if value.type().name() == "ERROR" else value.plain_value()
 
 
 def _as_doubles(value: Any) -> Any:
@@ -210,7 +213,8 @@ def _render_text(text: str, names: Mapping[str, Any]) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # Sorted, so that a prompt has the same bytes in every process.
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _plain_length(text: str, at: int) -> int:

@@ -6,8 +6,20 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from shared.definition.models import Agent, Gate, Router, Step, ToolStep, Transform, Workflow
-from shared.definition.names import LATER_FIELDS, LATER_STEP_TYPES, STEP_TYPES, listed, nearest
+from shared.definition.models import (
+    Agent,
+    Gate,
+    Loop,
+    Map,
+    Router,
+    Step,
+    SubWorkflow,
+    ToolStep,
+    Transform,
+    Wait,
+    Workflow,
+)
+from shared.definition.names import LATER_FIELDS, STEP_TYPES, listed, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,18 +35,32 @@ _STEP_MODELS: dict[str, type[Step]] = {
     "transform": Transform,
     "router": Router,
     "human_gate": Gate,
+    "sub_workflow": SubWorkflow,
+    "map": Map,
+    "loop": Loop,
+    "wait": Wait,
 }
+_ENDLESS = "a loop without `max_iterations` might never end", "Add `max_iterations: n`, the most that can make sense."
 
 
-def validate(data: Any) -> tuple[Workflow | None, list[Fault]]:
-    """Return the workflow, or every fault of ``data``."""
+def validate(data: Any, most: int) -> tuple[Workflow | None, list[Fault], int]:
+    """Return the workflow, or the first ``most`` faults of ``data`` and the number of the others."""
     if not isinstance(data, dict):
-        return None, [((), "expected a mapping with `workflow` and `steps`", "")]
+        return None, [((), "expected a mapping with `workflow` and `steps`", "")], 0
     try:
-        return Workflow.model_validate(data), []
+        return Workflow.model_validate(data), [], 0
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
-        return None, [_fault(cast("dict[str, Any]", detail), data) for detail in details]
+        found = [_fault(cast("dict[str, Any]", detail), data) for detail in details[:most]]
+        return None, found, len(details) - len(found)
+
+
+def step_path(path: Path) -> Path:
+    """Return the path of the innermost step that a path leads into; empty when it leads into none."""
+    end = 0
+    while path[end : end + 1] == ("steps",) and len(path) > end + 1:
+        end += 2
+    return path[:end]
 
 
 def _fault(detail: dict[str, Any], data: Any) -> Fault:
@@ -44,7 +70,8 @@ def _fault(detail: dict[str, Any], data: Any) -> Fault:
     if kind == "extra_forbidden":
         return _unknown_field(path, data)
     if kind == "missing":
-        return path, f"`{name}` is missing", _sibling_hint(name, path, data)
+        hint = _sibling_hint(name, path, data)
+        return (path, *_ENDLESS) if name == "max_iterations" and "Add" in hint else (path, f"`{name}` is missing", hint)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _unknown_type(path, detail, data)
     told = _expected(kind, detail)
@@ -55,9 +82,7 @@ def _walk(loc: tuple[str | int, ...], data: Any) -> tuple[Path, bool]:
     """Follow pydantic's location through the data, leaving out the marks it inserts for union members and keys."""
     path: list[str | int] = []
     complete = True
-    if loc[:1] == ("steps",):
-        loc = (*loc[:2], *loc[3:])  # the third element is the step's type, which may also be the name of a field
-    for element in loc:
+    for element in _without_types(loc):
         known = isinstance(data, dict) and element in data
         if known or (isinstance(data, list) and isinstance(element, int) and element < len(cast("list[Any]", data))):
             path.append(element)
@@ -66,6 +91,13 @@ def _walk(loc: tuple[str | int, ...], data: Any) -> tuple[Path, bool]:
         else:
             complete = False
     return tuple(path), not complete
+
+
+def _without_types(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Leave out the type that pydantic puts behind every step's name; it may also be the name of a field."""
+    if loc[:1] != ("steps",):
+        return loc
+    return (*loc[:2], *_without_types(loc[3:]))
 
 
 def _unknown_field(path: Path, data: Any) -> Fault:
@@ -85,8 +117,6 @@ def _unknown_type(path: Path, detail: dict[str, Any], data: Any) -> Fault:
         return path, "the step has no `type`", available
     tag = str(detail["ctx"]["tag"])
     at = (*path, "type") if isinstance(data, dict) else path
-    if tag in LATER_STEP_TYPES:
-        return at, f"steps of type `{tag}` are not available yet", available
     return at, f"unknown step type `{tag}`", f"{nearest(tag, STEP_TYPES)} {available}".strip()
 
 
@@ -126,9 +156,10 @@ def _expected(kind: str, detail: dict[str, Any]) -> str:
 def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
     """Return the model that describes the mapping at ``path``."""
     model: type[BaseModel] | None = Workflow
-    if len(path) > 1 and path[0] == "steps":
-        model, path = _step_model(path[1], data), path[2:]
-    for element in path:
+    step = step_path(path)
+    if step:
+        model = _step_model(step, data)
+    for element in path[len(step) :]:
         if isinstance(element, int) or model is None:
             continue
         field = _fields(model).get(str(element))
@@ -136,9 +167,11 @@ def _model_at(path: Path, data: Any) -> type[BaseModel] | None:
     return model
 
 
-def _step_model(name: str | int, data: Any) -> type[Step] | None:
+def _step_model(path: Path, data: Any) -> type[Step] | None:
     try:
-        return _STEP_MODELS.get(data["steps"][name]["type"])
+        for element in path:
+            data = data[element]
+        return _STEP_MODELS.get(data["type"])
     except (KeyError, TypeError):
         return None
 

@@ -7,11 +7,12 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.faults import validate
+from shared.definition.salvage import Ghost, Ghosts, salvage
 from shared.definition.yaml_tree import MAX_BYTES, MAX_FAULTS, Mark, Path, Tree, read
 from shared.errors import DefinitionError, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from shared.definition.models import Workflow
 
@@ -26,7 +27,8 @@ class Loaded:
     """A workflow with everything needed to say where a fault stands.
 
     ``files`` maps the names of inlined prompt files to their texts; ``inlined`` maps the path of a field to the name
-    of the file that its text came from. ``folder`` is where prompts and tools are looked for.
+    of the file that its text came from. ``folder`` is where prompts and tools are looked for. ``faults`` are those that
+    reading found; then ``workflow`` is what was left without the faulty steps, and ``ghosts`` are these.
     """
 
     workflow: Workflow
@@ -37,6 +39,8 @@ class Loaded:
     inlined: Mapping[Path, str] = field(default_factory=dict[Path, str])
     keys: Mapping[Path, Mark] = field(default_factory=dict[Path, Mark])
     values: Mapping[Path, Mark] = field(default_factory=dict[Path, Mark])
+    faults: tuple[Finding, ...] = ()
+    ghosts: Mapping[Path, Ghost] = field(default_factory=dict[Path, Ghost])
 
     def position(self, path: Path) -> tuple[int, int]:
         """Return line and column, from 1, of the field at ``path``, or of the nearest field above it."""
@@ -64,31 +68,59 @@ class Loaded:
         return Finding(rule, _sentence(told[0]), file or self.name, line, column, told[1])
 
 
-def load_file(path: FilePath | str) -> Loaded:
-    """Load the workflow file at ``path``. Raises DefinitionError with every fault."""
+def load_file(path: FilePath | str, *, strict: bool = True) -> Loaded:
+    """Load the workflow file at ``path``. Raises DefinitionError with every fault; see ``load_text`` for ``strict``."""
     path = FilePath(path)
     try:
         content = path.read_bytes() if path.stat().st_size <= MAX_BYTES else b"\n" * (MAX_BYTES + 1)
     except OSError as error:
         raise DefinitionError((Finding("file", f"cannot read the file: {error.strerror}", str(path)),)) from None
-    return load_text(_decode(content, str(path)), str(path), path.parent)
+    return load_text(_decode(content, str(path)), str(path), path.parent, strict=strict)
 
 
-def load_text(text: str, name: str, folder: FilePath | str | None) -> Loaded:
-    """Load a workflow from its text. Raises DefinitionError with every fault.
+def load_text(text: str, name: str, folder: FilePath | str | None, *, strict: bool = True) -> Loaded:
+    """Load a workflow from its text.
 
-    ``name`` appears in messages. ``folder`` is where ``file:`` prompts are looked for; with None they are refused.
+    Args:
+        text: The file's text.
+        name: What messages call the file.
+        folder: Where ``file:`` prompts are looked for; with None they are refused.
+        strict: False returns what is left without the faulty steps, so that the checks can say what else is wrong.
+
+    Raises:
+        DefinitionError: the file has faults, of which it carries every one. Without ``strict``: nothing is left of it.
     """
     tree = read(text, name)
     files = _inline(tree, FilePath(folder) if folder is not None else None, name)
-    workflow, faults = validate(tree.data) if tree.data is not None else (None, [])
-    for path, message, remedy in [fault for fault in faults if not _is_below(fault[0], tree.broken)][:MAX_FAULTS]:
+    workflow, faults, more = validate(tree.data, MAX_FAULTS) if tree.data is not None else (None, [], 0)
+    for path, message, remedy in (fault for fault in faults if not _is_below(fault[0], tree.broken)):
         mark = _mark(path, tree.keys, tree.values)
         tree.findings.append(Finding("schema", _sentence(message), name, mark.line, mark.column, remedy))
-    if workflow is None or tree.findings:
-        raise DefinitionError(tuple(sorted(tree.findings, key=lambda found: (found.line, found.column))))
+    found = capped(in_order(tree.findings, name), more)
+    ghosts = Ghosts()
+    if (workflow is None or found) and not strict and not more:
+        workflow, ghosts = salvage(tree.data, [*tree.broken, *(path for path, _, _ in faults)])
+    if workflow is None or (found and strict):
+        raise DefinitionError(found)
     loaded = Loaded(workflow, name, text, FilePath(folder or "."), keys=tree.keys, values=tree.values)
-    return replace(loaded, files=dict(files.values()), inlined={path: file for path, (file, _) in files.items()})
+    named = {path: file for path, (file, _) in files.items()}
+    return replace(loaded, files=dict(files.values()), inlined=named, faults=found, ghosts=ghosts)
+
+
+def in_order(findings: Iterable[Finding], name: str) -> tuple[Finding, ...]:
+    """Return the findings without repetitions in the order of the file called ``name``, other files behind it."""
+    found = dict.fromkeys(findings)
+    return tuple(sorted(found, key=lambda one: (one.file != name, one.file, one.line, one.column, one.rule)))
+
+
+def capped(findings: tuple[Finding, ...], more: int = 0) -> tuple[Finding, ...]:
+    """Return the findings, or when there are too many the first errors and one finding that counts the others."""
+    if len(findings) <= MAX_FAULTS and not more:
+        return findings
+    shown = [one for one in findings if one.severity == "error"][:MAX_FAULTS] or list(findings[:MAX_FAULTS])
+    last = shown[-1]
+    told = f"{more + len(findings) - len(shown):,} or more are not shown."
+    return (*shown, replace(last, rule="more", message=told, remedy="Mend these first."))
 
 
 def _decode(content: bytes, name: str) -> str:
@@ -116,7 +148,7 @@ def _inline(tree: Tree, folder: FilePath | None, name: str) -> dict[Path, tuple[
     return found
 
 
-def _file_fields(data: Any) -> Iterator[tuple[Path, dict[str, Any], str]]:
+def _file_fields(data: Any, at: Path = ()) -> Iterator[tuple[Path, dict[str, Any], str]]:
     steps = cast("dict[str, Any]", data).get("steps") if isinstance(data, dict) else None
     if not isinstance(steps, dict):
         return
@@ -124,7 +156,8 @@ def _file_fields(data: Any) -> Iterator[tuple[Path, dict[str, Any], str]]:
         fields = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
         for key in _FILE_FIELDS:
             if isinstance(fields.get(key), str) and fields[key].startswith(_SCHEME):
-                yield ("steps", step, key), fields, key
+                yield (*at, "steps", step, key), fields, key
+        yield from _file_fields(fields, (*at, "steps", step))
 
 
 def _prompt(relative: str, folder: FilePath | None) -> tuple[str, str]:

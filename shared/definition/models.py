@@ -14,10 +14,14 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StringConstraints,
+    WithJsonSchema,
 )
 
 from shared.definition import units
 from shared.definition.names import CEL_RESERVED, STEP_ID, WORKFLOW_NAME
+
+LONGEST_PARKED = 364 * 86_400.0
+"""Seconds that a step may wait for something outside: a Step Functions execution ends after a year."""
 
 Schema = dict[str, Any]
 """A JSON Schema (draft 2020-12), checked by the rules."""
@@ -50,25 +54,101 @@ def _as_needs(value: Any) -> Any:
     return [{"step": item} if isinstance(item, str) else item for item in items]
 
 
-def _join(value: Any) -> Any:
-    """Accept ``all``, ``any`` and ``{quorum: n}``; the latter becomes the number."""
-    if value in ("all", "any"):
+def _word_or_quorum(value: Any, words: tuple[str, str]) -> Any:
+    """Accept either word and ``{quorum: n}``; the latter becomes the number."""
+    if value in words:
         return value
     quorum = cast("dict[str, Any]", value) if isinstance(value, dict) else {"quorum": value}
     value = quorum.get("quorum") if len(quorum) == 1 else None
     if type(value) is int and value > 0:
         return value
-    raise ValueError("expected `all`, `any` or `{quorum: n}` with n from 1")
+    raise ValueError(f"expected `{words[0]}`, `{words[1]}` or `{{quorum: n}}` with n from 1")
 
 
-StepId = Annotated[str, AfterValidator(_step_id)]
-Seconds = Annotated[float, BeforeValidator(units.seconds)]
-Usd = Annotated[Decimal, BeforeValidator(units.usd)]
+def _join(value: Any) -> Any:
+    return _word_or_quorum(value, ("all", "any"))
+
+
+def _on_failure(value: Any) -> Any:
+    return None if value is None else _word_or_quorum(value, ("fail_fast", "collect_all"))
+
+
+def _over(value: Any) -> Any:
+    if isinstance(value, list) or (isinstance(value, str) and value.strip()):
+        return cast("Any", value)
+    raise ValueError("expected a list, or `${ ... }` that yields one")
+
+
+def _child_input(value: Any) -> Any:
+    if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
+        return cast("Any", value)
+    raise ValueError("expected a mapping, or `${ ... }` that yields an object")
+
+
+def _wait_for(value: Any) -> Any:
+    """Accept a duration, or one ``${ ... }`` that yields seconds."""
+    if isinstance(value, str) and value.strip().startswith("${"):
+        return value.strip()
+    return units.seconds(value)
+
+
+def _identifier(value: str) -> str:
+    if STEP_ID.fullmatch(value) is None or value in CEL_RESERVED:
+        raise ValueError(
+            "expected a name of small letters, digits and `_` that begins with a letter and is not reserved"
+        )
+    return value
+
+
+_DURATION = {"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["500ms", "60s", "10m", "24h", "2d"]}
+_TEMPLATE = {"type": "string", "pattern": r"\$\{"}
+_QUORUM = {
+    "type": "object",
+    "properties": {"quorum": {"type": "integer", "minimum": 1}},
+    "required": ["quorum"],
+    "additionalProperties": False,
+}
+_TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
+_CHANNEL = {"enum": ["email", "console"]}
+# The shapes that editors see are those of the file, before short forms become one form.
+
+StepId = Annotated[str, AfterValidator(_step_id), WithJsonSchema({"type": "string", "pattern": f"^{STEP_ID.pattern}$"})]
+Seconds = Annotated[float, BeforeValidator(units.seconds), WithJsonSchema(_DURATION)]
+Usd = Annotated[
+    Decimal,
+    BeforeValidator(units.usd),
+    WithJsonSchema({"type": ["number", "string"], "minimum": 0, "examples": [0.05]}),
+]
 Expression = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+WorkflowName = Annotated[
+    str, AfterValidator(_workflow_name), WithJsonSchema({"type": "string", "pattern": f"^{WORKFLOW_NAME.pattern}$"})
+]
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
-Names = Annotated[tuple[NonEmpty, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Names = Annotated[
+    tuple[NonEmpty, ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, _TEXTS]}),
+]
 Count = Annotated[StrictInt, Field(ge=1)]
-Join = Annotated[Literal["all", "any"] | int, BeforeValidator(_join)]
+Join = Annotated[
+    Literal["all", "any"] | int,
+    BeforeValidator(_join),
+    WithJsonSchema({"anyOf": [{"enum": ["all", "any"]}, _QUORUM]}),
+]
+Pause = Annotated[float | str, BeforeValidator(_wait_for), WithJsonSchema({"anyOf": [_DURATION, _TEMPLATE]})]
+Identifier = Annotated[
+    str, AfterValidator(_identifier), WithJsonSchema({"type": "string", "pattern": f"^{STEP_ID.pattern}$"})
+]
+OnFailure = Annotated[
+    Literal["fail_fast", "collect_all"] | int | None,
+    BeforeValidator(_on_failure),
+    WithJsonSchema({"anyOf": [{"enum": ["fail_fast", "collect_all"]}, _QUORUM]}),
+]
+Over = Annotated[str | list[Any], BeforeValidator(_over), WithJsonSchema({"anyOf": [_TEMPLATE, {"type": "array"}]})]
+ChildInput = Annotated[
+    dict[str, Any] | str, BeforeValidator(_child_input), WithJsonSchema({"anyOf": [{"type": "object"}, _TEMPLATE]})
+]
 OnError = Literal["fail", "pause", "continue"]
 RetryClass = Literal["timeout", "rate_limit", "transient", "invalid_output"]
 
@@ -95,6 +175,23 @@ class Need(Model):
     when: Expression | None = None
 
 
+_NEED = {
+    "type": "object",
+    "properties": {
+        "step": {"type": "string", "description": "The step to wait for."},
+        "when": {"type": "string", "description": "The edge is active only if this condition holds."},
+    },
+    "required": ["step"],
+    "additionalProperties": False,
+}
+_SOURCE = {"anyOf": [{"type": "string"}, _NEED]}
+Needs = Annotated[
+    tuple[Need, ...],
+    BeforeValidator(_as_needs),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": _SOURCE}]}),
+]
+
+
 class Retry(Model):
     """Retry policy; delays in seconds."""
 
@@ -110,7 +207,7 @@ class Step(Model):
     """Fields that every step has. ``timeout`` is the time of one attempt in seconds."""
 
     description: str = ""
-    needs: Annotated[tuple[Need, ...], BeforeValidator(_as_needs)] = ()
+    needs: Needs = ()
     when: Expression | None = None
     join: Join = "all"
     merge: Literal["by_step", "shallow", "deep", "list", "first"] = "by_step"
@@ -187,9 +284,19 @@ class Router(Step):
     strategy: Literal["rules", "llm", "score"]
     routes: Annotated[tuple[Route, ...], Field(min_length=1)]
     default: str | None = None
-    model: Annotated[tuple[NonEmpty, ...], BeforeValidator(_as_list)] = ()
+    model: Annotated[
+        tuple[NonEmpty, ...], BeforeValidator(_as_list), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
+    ] = ()
     prompt: NonEmpty | None = None
     value: Expression | None = None
+
+
+Channels = Annotated[
+    tuple[Literal["email", "console"], ...],
+    BeforeValidator(_as_list),
+    Field(min_length=1),
+    WithJsonSchema({"anyOf": [_CHANNEL, {"type": "array", "items": _CHANNEL, "minItems": 1}]}),
+]
 
 
 class Gate(Step):
@@ -203,19 +310,87 @@ class Gate(Step):
     timeout: Seconds = 86_400.0
     on_expiry: Literal["reject", "approve", "fail", "pause"] = "reject"
     not_initiator: StrictBool = False
-    channels: Annotated[tuple[Literal["email", "console"], ...], Field(min_length=1)] = ("email", "console")
+    channels: Channels = (
+        "email",
+        "console",
+    )
 
 
-AnyStep = Annotated[Agent | ToolStep | Transform | Router | Gate, Field(discriminator="type")]
+class Map(Step):
+    """The graph in ``steps``, once for every item of the list ``over``.
+
+    ``max_concurrency`` 0 is no limit of its own, None the default that the compiler fills in. So is None in
+    ``on_failure``, where a number is a quorum. ``collect`` is each item's output; without it, the outputs of the
+    body's last steps by name.
+    """
+
+    type: Literal["map"]
+    over: Over
+    name: Annotated[Identifier, Field(alias="as")] = "item"
+    steps: Annotated[dict[StepId, AnyStep], Field(min_length=1)]
+    max_concurrency: Annotated[StrictInt, Field(ge=0, le=1000)] | None = None
+    on_failure: OnFailure = None
+    collect: Any = None
+
+
+class Loop(Step):
+    """The graph in ``steps``, again and again until ``until`` holds; the step fails after ``max_iterations``."""
+
+    type: Literal["loop"]
+    steps: Annotated[dict[StepId, AnyStep], Field(min_length=1)]
+    until: Expression
+    max_iterations: Count
+    collect: Any = None
+
+
+class EventWait(Model):
+    """An event that somebody reports to the run. ``timeout`` in seconds (24 hours); ``match`` sees ``event``."""
+
+    name: NonEmpty
+    match: Expression | None = None
+    timeout: Seconds = 86_400.0
+
+
+class Wait(Step):
+    """Exactly one of: ``for`` seconds (or a template that yields them), ``until`` a time, or an ``event``."""
+
+    type: Literal["wait"]
+    duration: Annotated[Pause | None, Field(alias="for")] = None
+    until: NonEmpty | None = None
+    event: EventWait | None = None
+
+
+class SubWorkflow(Step):
+    """A run of another workflow. ``version`` None is the latest; ``timeout`` of the whole child, in seconds (364 days).
+
+    ``arguments`` is the child's input: a mapping, or one ``${ ... }`` that yields an object.
+    """
+
+    type: Literal["sub_workflow"]
+    workflow: WorkflowName
+    version: Count | None = None
+    arguments: Annotated[ChildInput, Field(alias="with", default_factory=dict[str, Any])]
+    timeout: Seconds = LONGEST_PARKED
+
+
+AnyStep = Annotated[
+    Agent | ToolStep | Transform | Router | Gate | SubWorkflow | Map | Loop | Wait, Field(discriminator="type")
+]
+Body = Map | Loop
+"""Steps that hold a graph of their own."""
+
+Map.model_rebuild()
+Loop.model_rebuild()
 
 
 class Workflow(Model):
-    """One workflow file. ``input`` is the JSON Schema of a run's input."""
+    """One workflow file. ``input`` is the JSON Schema of a run's input; ``deadline`` is wall-clock, in seconds."""
 
-    workflow: Annotated[str, AfterValidator(_workflow_name)]
+    workflow: WorkflowName
     description: str = ""
     input: Schema = Field(default_factory=lambda: {"type": "object"})
     budget: Budget = Budget()
+    deadline: Seconds | None = None
     max_parallel: Annotated[StrictInt, Field(ge=1, le=1000)] = 10
     on_error: OnError = "pause"
     steps: Annotated[dict[StepId, AnyStep], Field(min_length=1)]

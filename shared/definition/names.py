@@ -18,22 +18,35 @@ CEL_RESERVED = frozenset(
 )
 """Words that CEL cannot read, or may one day not read, as a field: ``steps.in`` is a syntax error."""
 
-STEP_TYPES = ("agent", "tool", "transform", "router", "human_gate")
-LATER_STEP_TYPES = ("sub_workflow", "map", "loop", "wait")
+STEP_TYPES = ("agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait")
 LATER_FIELDS: dict[str, frozenset[str]] = {
-    "Workflow": frozenset({"triggers", "deadline"}),
+    "Workflow": frozenset({"triggers"}),
     "Agent": frozenset({"tools", "max_turns", "context"}),
     "Gate": frozenset({"edit", "quorum", "remind_after", "escalate"}),
 }
 """Fields of the design that a later version reads. They are refused rather than silently ignored."""
 
 
+_MOST_SHOWN = 12
+_LONGEST = 80
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``Did you mean ...?`` for the closest known name, or an empty text."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    name = name[:_LONGEST]
+    close = difflib.get_close_matches(name, _near(name, known), n=1, cutoff=0.6)
     return f"Did you mean `{close[0]}`?" if close else ""
 
 
 def listed(names: Iterable[str]) -> str:
     """Return the names as one readable list."""
-    return ", ".join(f"`{name}`" for name in names) or "none"
+    found = list(names)
+    shown = ", ".join(f"`{name}`" for name in found[:_MOST_SHOWN]) or "none"
+    return f"{shown} and {len(found) - _MOST_SHOWN:,} more" if len(found) > _MOST_SHOWN else shown
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    """Leave out cheaply what cannot be close: comparing thousands of names in earnest would take seconds."""
+    letters, least, most = {*name}, len(name) // 2, 2 * len(name) + 1
+    half = len(letters) / 2
+    return [one for one in known if least <= len(one) <= most and len(letters.intersection(one)) >= half]

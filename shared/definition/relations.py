@@ -7,20 +7,25 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shared.definition.models import Workflow
+    from collections.abc import Mapping
+
+    from shared.definition.models import AnyStep
+    from shared.definition.salvage import Ghost
 
 
 @dataclass(frozen=True)
 class Relations:
-    """Relations of one workflow's steps, computed when first asked for."""
+    """Relations of the steps of one graph, computed when first asked for. ``ghosts`` are steps that have faults."""
 
-    workflow: Workflow
+    steps: Mapping[str, AnyStep]
+    ghosts: Mapping[str, Ghost]
 
     @cached_property
     def sources(self) -> dict[str, tuple[str, ...]]:
         """The known steps that each step needs."""
-        steps = self.workflow.steps
-        return {name: tuple(need.step for need in step.needs if need.step in steps) for name, step in steps.items()}
+        needs = {name: tuple(need.step for need in step.needs) for name, step in self.steps.items()}
+        needs |= {name: ghost.needs for name, ghost in self.ghosts.items()}
+        return {name: tuple(source for source in sources if source in needs) for name, sources in needs.items()}
 
     @cached_property
     def dependents(self) -> dict[str, tuple[str, ...]]:
@@ -35,17 +40,18 @@ class Relations:
     def users(self) -> dict[str, tuple[str, ...]]:
         """For each step named as a fallback, the steps that name it."""
         found: dict[str, tuple[str, ...]] = {}
-        for name, step in self.workflow.steps.items():
-            if step.fallback in self.workflow.steps:
+        for name, step in (*self.steps.items(), *self.ghosts.items()):
+            if step.fallback is not None and step.fallback in self.sources:
                 found[step.fallback] = (*found.get(step.fallback, ()), name)
         return found
 
     @cached_property
     def templates(self) -> frozenset[str]:
         """Steps used only as a fallback: named as one, needing nothing and needed by nobody."""
-        return frozenset(
-            name for name in self.users if not self.workflow.steps[name].needs and not self.dependents[name]
-        )
+        return frozenset(name for name in self.users if not self._needs_any(name) and not self.dependents[name])
+
+    def _needs_any(self, name: str) -> bool:
+        return bool(self.steps[name].needs if name in self.steps else self.ghosts[name].needs)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -80,14 +86,18 @@ class Relations:
     def waits_for(self, name: str, other: str) -> bool:
         """Tell whether ``other`` has surely settled when ``name`` runs; for a template, when any user of it runs.
 
-        Steps on or behind a cycle wait for nothing: the cycle itself is the fault to mend.
+        Steps on or behind a cycle wait for nothing: the cycle itself is the fault to mend. What cannot be told
+        because a step has faults counts as waiting.
         """
-        return bool(self._ancestors.get(name, 0) & self._bits.get(other, 0))
+        return other in self.ghosts or name in self.ghosts or bool(self._ancestry(name) & self._bits.get(other, 0))
+
+    def _ancestry(self, name: str) -> int:
+        return self._ancestors.get(name, 0)
 
     def reachable(self, *, without: frozenset[str]) -> frozenset[str]:
         """Return the steps that can be reached from a root along edges that avoid ``without``."""
         found: set[str] = set()
-        todo = [name for name, step in self.workflow.steps.items() if not step.needs and name not in self.templates]
+        todo = [name for name in self.sources if not self._needs_any(name) and name not in self.templates]
         while todo:
             name = todo.pop()
             if name not in found and name not in without:

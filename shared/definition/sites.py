@@ -1,4 +1,4 @@
-"""Every place of a workflow that holds an expression, with what may stand there."""
+"""Every field of a workflow that holds expressions, with what may stand there."""
 
 from __future__ import annotations
 
@@ -6,31 +6,49 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shared.definition.expressions import ExpressionFailure, slots
-from shared.definition.models import Agent, Router, ToolStep, Transform
+from shared.definition.models import Loop, Map, Router, ToolStep, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shared.definition.models import AnyStep, Workflow
+    from shared.definition.models import AnyStep
+    from shared.definition.scopes import Place, Scope
     from shared.definition.yaml_tree import Path
 
 ALWAYS = frozenset({"input", "steps", "run", "trigger"})
+_TEMPLATES = {
+    "agent": (("system", "system"), ("prompt", "prompt")),
+    "transform": (("set", "assign"),),
+    "human_gate": (("subject", "subject"), ("show", "show")),
+    "map": (("over", "over"),),
+    "sub_workflow": (("with", "arguments"),),
+}
+"""The fields of each type that hold templates and nothing else: their names in the file and in the model."""
+MERGED = ALWAYS | {"inputs"}
+"""What a step sees once its join is decided: also the merged outputs of what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a step that holds a bare expression or a template.
 
-    ``names`` may be used there; ``itself`` tells whether the step's own output is known there (for ``compensate``).
-    ``wants`` is the type that a bare expression must have.
+    ``names`` may be used there, besides what the maps and loops around it bring; ``itself`` tells whether the step's
+    own output is known there (for ``compensate``). ``wants`` is the type that a bare expression must have. ``body`` is
+    the graph inside a map or a loop whose steps are all known there (for ``collect`` and ``until``).
     """
 
-    step: str
+    place: Place[AnyStep]
     path: Path
     value: Any
-    names: frozenset[str] = ALWAYS
+    names: frozenset[str] = MERGED
     itself: bool = False
     wants: Literal["", "bool", "number"] = ""
+    body: Scope | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """The graph whose names are in scope."""
+        return self.body or self.place.scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +60,18 @@ class Site:
     expression: str
 
 
-def fields(workflow: Workflow) -> Iterator[Field]:
+def fields(scopes: tuple[Scope, ...]) -> Iterator[Field]:
     """Yield every field of every step that may hold expressions."""
-    for name, step in workflow.steps.items():
-        at: Path = ("steps", name)
-        yield Field(name, (*at, "when"), step.when, wants="bool")
-        for index, need in enumerate(step.needs):
-            yield Field(name, (*at, "needs", index, "when"), need.when, wants="bool")
-        yield from _of_type(name, at, step)
+    bodies = {scope.at: scope for scope in scopes}
+    for scope in scopes:
+        for place in scope.places():
+            yield from (field for field in _of_step(place, bodies.get(place.at)) if field.value is not None)
 
 
 def sites(field: Field) -> Iterator[Site]:
     """Yield the expressions of one field. Raises ExpressionFailure for an unclosed ``${``."""
     if field.wants:
-        if field.value is not None:
-            yield Site(field, field.path, field.value)
+        yield Site(field, field.path, field.value)
         return
     for path, slot in slots(field.value, field.path):
         yield Site(field, path, slot.expression)
@@ -70,30 +85,49 @@ def readable(field: Field) -> tuple[Site, ...]:
         return ()
 
 
-def _of_type(name: str, at: Path, step: AnyStep) -> Iterator[Field]:
-    if isinstance(step, Agent):
-        yield Field(name, (*at, "system"), step.system)
-        yield Field(name, (*at, "prompt"), step.prompt)
-    elif isinstance(step, ToolStep):
-        yield from _of_tool(name, at, step)
-    elif isinstance(step, Transform):
-        yield Field(name, (*at, "set"), step.assign)
+def _of_step(place: Place[AnyStep], body: Scope | None) -> Iterator[Field]:
+    yield Field(place, (*place.at, "when"), place.step.when, wants="bool")
+    for index, need in enumerate(place.step.needs):
+        if need.when is not None:
+            yield Field(place, (*place.at, "needs", index, "when"), need.when, ALWAYS, wants="bool")
+    yield from _of_type(place, place.step, body)
+
+
+def _of_type(place: Place[AnyStep], step: AnyStep, body: Scope | None) -> Iterator[Field]:
+    yield from (Field(place, (*place.at, name), getattr(step, given)) for name, given in _TEMPLATES.get(step.type, ()))
+    if isinstance(step, ToolStep):
+        yield from _of_tool(place, step)
     elif isinstance(step, Router):
-        yield Field(name, (*at, "prompt"), step.prompt)
-        yield Field(name, (*at, "value"), step.value, wants="number")
-        for index, route in enumerate(step.routes):
-            yield Field(name, (*at, "routes", index, "when"), route.when, wants="bool")
-    else:
-        yield Field(name, (*at, "subject"), step.subject)
-        yield Field(name, (*at, "show"), step.show)
+        yield from _of_router(place, step)
+    elif isinstance(step, Wait):
+        yield from _of_wait(place, step)
+    elif isinstance(step, Loop):
+        yield Field(place, (*place.at, "until"), step.until, ALWAYS, wants="bool", body=body)
+    if isinstance(step, Map | Loop):
+        yield Field(place, (*place.at, "collect"), step.collect, ALWAYS, body=body)
 
 
-def _of_tool(name: str, at: Path, step: ToolStep) -> Iterator[Field]:
-    yield Field(name, (*at, "with"), step.arguments, ALWAYS | {"secrets"})
+def _of_router(place: Place[AnyStep], step: Router) -> Iterator[Field]:
+    yield Field(place, (*place.at, "prompt"), step.prompt)
+    yield Field(place, (*place.at, "value"), step.value, wants="number")
+    for index, route in enumerate(step.routes):
+        yield Field(place, (*place.at, "routes", index, "when"), route.when, wants="bool")
+
+
+def _of_wait(place: Place[AnyStep], step: Wait) -> Iterator[Field]:
+    yield Field(place, (*place.at, "for"), step.duration)
+    yield Field(place, (*place.at, "until"), step.until)
+    if step.event is not None:
+        yield Field(place, (*place.at, "event", "match"), step.event.match, frozenset({"event"}), wants="bool")
+
+
+def _of_tool(place: Place[AnyStep], step: ToolStep) -> Iterator[Field]:
+    at = place.at
+    yield Field(place, (*at, "with"), step.arguments, MERGED | {"secrets"})
     if step.compensate is not None:
         names = ALWAYS | {"secrets", "call"}
-        yield Field(name, (*at, "compensate", "with"), step.compensate.arguments, names, itself=True)
+        yield Field(place, (*at, "compensate", "with"), step.compensate.arguments, names, itself=True)
     if step.reconcile is not None:
         names = frozenset({"call"})
-        yield Field(name, (*at, "reconcile", "with"), step.reconcile.arguments, names)
-        yield Field(name, (*at, "reconcile", "found"), step.reconcile.found, names | {"result"}, wants="bool")
+        yield Field(place, (*at, "reconcile", "with"), step.reconcile.arguments, names)
+        yield Field(place, (*at, "reconcile", "found"), step.reconcile.found, names | {"result"}, wants="bool")

@@ -72,10 +72,11 @@ def _pool() -> descriptor_pool.DescriptorPool:
 
 @dataclass(slots=True)
 class TypeSpace:
-    """The message types of one workflow. ``fields`` lists the field names of each message."""
+    """The message types of one workflow. ``fields`` lists the field names of each message; equal ones are one."""
 
     pool: descriptor_pool.DescriptorPool = field(default_factory=_pool)
     fields: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    known: dict[tuple[tuple[str, Shape], ...], Shape] = field(default_factory=dict[Any, Shape])
 
     def of_schema(self, schema: Mapping[str, Any]) -> Shape:
         """Return the type of values that fit ``schema``; whatever CEL cannot describe is dynamic."""
@@ -85,6 +86,12 @@ class TypeSpace:
         """Return a message type with these fields, or a dynamic map when a name cannot be a field of CEL."""
         if not all(_NAME.fullmatch(name) and name not in CEL_RESERVED for name in shapes):
             return ANY_OBJECT
+        same = tuple(shapes.items())
+        if same not in self.known:
+            self.known[same] = self._new(shapes)
+        return self.known[same]
+
+    def _new(self, shapes: Mapping[str, Shape]) -> Shape:
         name = f"M{len(self.fields)}"
         try:
             self.pool.AddSerializedFile(_file(name, shapes).SerializeToString())

@@ -11,6 +11,8 @@ NANO = 1_000_000_000
 
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d)")
+DURATION_PATTERN = f"^{_DURATION.pattern}$"
+"""The same for JSON Schema."""
 _FINEST = Decimal(1) / NANO
 
 
@@ -26,6 +28,14 @@ def seconds(value: Any) -> float:
     if amount == 0:
         raise ValueError("a duration must be longer than nothing")
     return float(amount)
+
+
+def spelled(duration: float) -> str:
+    """Return seconds as a file would say them, in the largest unit that needs no fraction."""
+    for unit in ("d", "h", "m", "s"):
+        if duration % float(_SECONDS[unit]) == 0:
+            return f"{duration / float(_SECONDS[unit]):g}{unit}"
+    return f"{duration * 1000:g}ms"
 
 
 def usd(value: Any) -> Decimal:

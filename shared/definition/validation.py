@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from jsonschema import exceptions as _exceptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from shared.definition.yaml_tree import Path
 
@@ -26,7 +26,34 @@ def complaints(value: Any, schema: Mapping[str, Any]) -> list[Complaint]:
 
 def schema_complaint(schema: Mapping[str, Any]) -> Complaint | None:
     """Return the most telling reason why ``schema`` is no JSON Schema (draft 2020-12), or None when it is one."""
-    return _schema_complaint(json.dumps(schema))
+    return None if _is_plain(schema) else _schema_complaint(json.dumps(schema))
+
+
+_KINDS = ("string", "number", "integer", "boolean", "object", "array", "null")
+
+
+def _is_plain(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    known = cast("dict[str, Any]", schema)
+    return all(key in _PLAIN and _PLAIN[key](value) for key, value in known.items())
+
+
+def _are_names(values: list[Any]) -> bool:
+    return all(isinstance(one, str) for one in values) and len(set(values)) == len(values)
+
+
+_PLAIN: dict[str, Callable[[Any], bool]] = {
+    "type": lambda value: value in _KINDS,
+    "description": lambda value: isinstance(value, str),
+    "title": lambda value: isinstance(value, str),
+    "properties": lambda value: isinstance(value, dict) and all(map(_is_plain, cast("dict[str, Any]", value).values())),
+    "items": _is_plain,
+    "required": lambda value: isinstance(value, list) and _are_names(cast("list[Any]", value)),
+    "additionalProperties": lambda value: isinstance(value, bool),
+    "enum": lambda value: isinstance(value, list),
+}
+"""The keywords that most schemas consist of. A schema of these alone needs no validator, which is slow."""
 
 
 @lru_cache(maxsize=1024)

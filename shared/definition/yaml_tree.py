@@ -24,6 +24,9 @@ Path = tuple[str | int, ...]
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_FAULTS = 100
+MAX_STEPS = 2_000
+MAX_VALUES = 40_000
+"""Keys and values of one file: a graph of a thousand large steps has fewer."""
 
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -73,6 +76,7 @@ class _Reader:
         self.name = name
         self.tree = Tree()
         self.events: Iterator[Any] = iter(())
+        self.count = 0
 
     def read(self) -> None:
         try:
@@ -118,6 +122,11 @@ class _Reader:
 
     def _value(self, event: Any, path: Path, depth: int) -> Any:
         self.tree.values[path] = _of(event)
+        self.count += 1
+        if self.count > MAX_VALUES:
+            self._stop(
+                _of(event), f"more than {MAX_VALUES:,} values", "Split the workflow, or let a tool read the data."
+            )
         if isinstance(event, yaml.AliasEvent):
             return self._broken(event, path, f"alias *{event.anchor} is not allowed", "Write the value out.")
         self._refuse_decoration(event, path)
@@ -152,6 +161,9 @@ class _Reader:
                 continue
             self.tree.keys[(*path, key)] = _of(event)
             found[key] = self._value(next(self.events), (*path, key), depth)
+            if len(found) > MAX_STEPS and path[-1:] == ("steps",):
+                told = f"more than the {MAX_STEPS:,} steps that a workflow may have"
+                self._stop(_of(event), told, "Split it into several workflows, or use a map.")
         return found
 
     def _scratch(self) -> _Reader:

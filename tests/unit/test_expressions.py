@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from shared.definition import truth
 from shared.definition.checker import Names, check_expression
 from shared.definition.expressions import (
     ExpressionFailure,
@@ -16,6 +17,8 @@ from shared.definition.expressions import (
     slots,
     template_references,
 )
+from shared.definition.growth import growth
+from shared.definition.syntax import parse
 from shared.definition.types import DYN, STRING, TypeSpace
 from shared.errors import PermanentFailure, StepFailure
 
@@ -82,6 +85,80 @@ def test_a_runaway_expression_stops_by_itself():
         runaway = f"{hundred}.all({name}, {runaway})"
     with pytest.raises(ExpressionFailure):
         evaluate(runaway, {})
+
+
+def test_loop_is_a_name_although_cel_reserves_it():
+    names = {"loop": {"iteration": 2, "previous": None}, "x": {"loops": 1}}
+    assert evaluate("loop.iteration + x.loops", names) == 3
+    assert evaluate("loop.previous == null ? 'loop' : r'loop'", names) == "loop"
+    assert [one.root for one in references("'loop' + loop.previous // loop")] == ["loop"]
+    with pytest.raises(ExpressionFailure, match='No value with name "loop"'):
+        evaluate("loop.iteration", {})
+    assert evaluate("x.loop + loop", {"x": {"loop": 1}, "loop": 2}) == 3
+
+
+@pytest.mark.parametrize(
+    ("expression", "copies"),
+    [
+        ("input", 1),
+        ("[x, x, {'a': x}]", 4),
+        ("x.map(a, a + a)", 2),
+        ("x.map(a, a + a).map(b, [b, b, b])", 6),
+        ("x.map(a, y.map(b, a + b + a))", 3),
+        ("x.filter(a, a > 1).exists(b, b > 2)", 1),
+        ("x > 1 ? [x, x] : [x, x, x]", 3),
+        ("size(x + x) + 1", 2),
+    ],
+)
+def test_growth_counts_the_copies_of_data(expression, copies):
+    assert growth(parse(expression)) == copies
+
+
+def test_what_would_multiply_its_data_beyond_reason_is_refused_when_it_runs():
+    with pytest.raises(ExpressionFailure, match="copies of its data"):
+        evaluate("['ab']" + ".map(x, x + x)" * 11, {})
+    with pytest.raises(ExpressionFailure, match="may have"):
+        evaluate("1 + " * 2000 + "1", {})
+    assert evaluate("['ab'].map(x, x + x).map(x, x + x)", {}) == ["abababab"]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "never"),
+    [
+        (["true"], False),
+        (["false"], True),
+        (["!true"], True),
+        (["a && !a"], True),
+        (["a || !a"], False),
+        (["has(a.b) && !a.b"], False),
+        (["a > 1 && a < 1.5"], False),
+        (["a > 1 && a <= 1"], True),
+        (["a >= 1 && a <= 1"], False),
+        (["a >= 1 && a <= 1 && a != 1"], False),
+        (["a == 1 && a != 1.0"], True),
+        (["a == 'x' && a == 'y'"], True),
+        (["a in ['x', 'y'] && a != 'x' && a != 'y'"], True),
+        (["a in ['x', 'y'] && !(a in ['x'])"], False),
+        (["a == 3 && 3 > a"], True),
+        (["1 == 2 || 'a' == 'b'"], True),
+        (["1 == 1 && true"], False),
+        (["a ? false : false"], True),
+        (["a ? b : false"], False),
+        (["a == null && a == 'x'"], True),
+        (["a == true && a == 1"], True),
+        (["f.size() > 1 && f.size() < 0"], True),
+        (["a > 5", "!(a > 1)"], True),
+        (["kind == 'c'"], True),
+        (["kind != 'a' && kind != 'b'"], True),
+        (["share > 1"], True),
+        (["share >= 1"], False),
+        (["fixed == 'other'"], True),
+    ],
+)
+def test_never_is_told_only_where_it_is_sure(conditions, never):
+    schemas = {"kind": {"enum": ["a", "b"]}, "share": {"minimum": 0, "maximum": 1}, "fixed": {"const": "this"}}
+    nodes = [(parse(one), True) for one in conditions]
+    assert truth.never(nodes, lambda node: schemas.get(node.name)) is never
 
 
 def test_a_condition_must_be_true_or_false():

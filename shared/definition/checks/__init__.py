@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from shared.definition.checks import expressions, gates, graph, later, limits, risk, routers, schemas
+from shared.definition.checks import (
+    bodies,
+    children,
+    expressions,
+    gates,
+    graph,
+    later,
+    limits,
+    risk,
+    routers,
+    schemas,
+    size,
+    times,
+    truth,
+)
 from shared.definition.checks import tools as tool_rules
 from shared.definition.checks.registry import RULES, Context
+from shared.definition.loader import capped, in_order
+from shared.definition.yaml_tree import MAX_FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.definition.loader import Loaded
+    from shared.definition.neighbours import Neighbour
     from shared.errors import Finding
     from shared.tools.registry import Tool
 
-ROOMS = (expressions, gates, graph, later, limits, risk, routers, schemas, tool_rules)
+MOST_OF_A_KIND = MAX_FAULTS + 1
+"""Findings of one rule. Nobody mends more at once, and each takes time to word."""
+ROOMS = (
+    *(bodies, children, expressions, gates, graph, later, limits, risk, routers, schemas, size, times, tool_rules),
+    truth,
+)
 """The modules of rules. Importing one registers its rules."""
 
 __all__ = ["ROOMS", "RULES", "Context", "check"]
 
 
-def check(loaded: Loaded, tools: Mapping[str, Tool], models: frozenset[str]) -> tuple[Finding, ...]:
+def check(
+    loaded: Loaded,
+    tools: Mapping[str, Tool],
+    models: frozenset[str],
+    known_workflows: Mapping[str, Neighbour] | None = None,
+) -> tuple[Finding, ...]:
     """Return every finding about a loaded workflow, in the order of the file; none means that it may be compiled.
 
-    ``tools`` are the tools that its steps may name, ``models`` the names of the known models.
+    Args:
+        loaded: The workflow. The faults that reading it found are among the findings.
+        tools: The tools that its steps may name.
+        models: The names of the known models.
+        known_workflows: The workflows that its steps may start (see ``neighbours``); None leaves them unchecked.
     """
-    context = Context(loaded, tools, models)
-    found = dict.fromkeys(finding for rule in RULES.values() for finding in rule(context))
-    return tuple(sorted(found, key=lambda one: (one.file != loaded.name, one.file, one.line, one.column, one.rule)))
+    context = Context(loaded, tools, models, known_workflows)
+    oversize = tuple(RULES["size"](context))
+    found = oversize or (finding for rule in RULES.values() for finding in islice(rule(context), MOST_OF_A_KIND))
+    return capped(in_order((*loaded.faults, *found), loaded.name))

@@ -11,54 +11,62 @@ from shared.definition.models import Gate, ToolStep
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from shared.definition.scopes import Place
+    from shared.definition.yaml_tree import Path
+
 
 @rule("gate_target")
 def gate_target(context: Context) -> Iterator[Told]:
     """A gate approves a tool step that needs it, and no step is approved by two gates."""
-    owners: dict[str, str] = {}
-    for name, gate in context.steps(Gate):
-        target = context.workflow.steps.get(gate.approves or "")
-        path = ("steps", name, "approves")
-        if target is None or gate.approves is None:
+    owners: dict[Path, str] = {}
+    for place in context.steps(Gate):
+        name, approved = place.name, place.step.approves
+        target = place.scope.at_name(approved or "")
+        path = (*place.at, "approves")
+        if target is None:
             continue
-        if not isinstance(target, ToolStep):
-            yield path, f"`{gate.approves}` is no tool step: only exact arguments can be approved", "Name a tool step."
-        elif name not in {need.step for need in target.needs}:
-            remedy = f"Add `{name}` to the `needs` of `{gate.approves}`."
-            yield path, f"`{gate.approves}` does not need the gate `{name}`", remedy
-        if gate.approves in owners:
-            told = f"`{gate.approves}` is already approved by `{owners[gate.approves]}`"
-            yield path, told, "One gate approves a step."
-        owners.setdefault(gate.approves, name)
+        if not isinstance(target.step, ToolStep):
+            yield path, f"`{approved}` is no tool step: only exact arguments can be approved", "Name a tool step."
+        elif name not in {need.step for need in target.step.needs}:
+            remedy = f"Add `{name}` to the `needs` of `{approved}`."
+            yield path, f"`{approved}` does not need the gate `{name}`", remedy
+        if target.at in owners:
+            yield path, f"`{approved}` is already approved by `{owners[target.at]}`", "One gate approves a step."
+        owners.setdefault(target.at, name)
 
 
 @rule("gate_arguments")
 def gate_arguments(context: Context) -> Iterator[Told]:
     """The arguments to approve are known when the gate opens."""
-    for name, gate in context.steps(Gate):
-        target = context.workflow.steps.get(gate.approves or "")
-        if not isinstance(target, ToolStep):
+    for place in context.steps(Gate):
+        target = place.scope.at_name(place.step.approves or "")
+        if target is None or not isinstance(target.step, ToolStep):
             continue
-        for key, value in target.arguments.items():
-            for late in sorted(step for step in _steps_in(value) if not context.relations.waits_for(name, step)):
-                told = f"`{key}` uses `steps.{late}`, which is not known yet when `{name}` opens"
-                remedy = f"Let `{name}` need `{late}`, or leave it out: a person approves exact arguments."
-                yield ("steps", str(gate.approves), "with", key), told, remedy
+        for key, value in target.step.arguments.items():
+            for late in _late(place, value):
+                told = f"`{key}` uses `{late}`, which is not known yet when `{place.name}` opens"
+                remedy = f"Let `{place.name}` need it, or leave it out: a person approves exact arguments."
+                yield (*target.at, "with", key), told, remedy
 
 
 @rule("gate_expiry")
 def gate_expiry(context: Context) -> Iterator[Told]:
     """Nobody's silence approves what cannot be undone."""
-    for name, gate in context.steps(Gate):
-        target = context.workflow.steps.get(gate.approves or "")
-        if gate.on_expiry == "approve" and isinstance(target, ToolStep) and target.risk == "irreversible":
-            told = f"`on_expiry: approve` would run the irreversible `{gate.approves}` without a person"
-            yield ("steps", name, "on_expiry"), told, "Use reject, fail or pause."
+    for place in context.steps(Gate):
+        approved = place.step.approves
+        target = place.scope.steps.get(approved or "")
+        if place.step.on_expiry == "approve" and isinstance(target, ToolStep) and target.risk == "irreversible":
+            told = f"`on_expiry: approve` would run the irreversible `{approved}` without a person"
+            yield (*place.at, "on_expiry"), told, "Use reject, fail or pause."
 
 
-def _steps_in(template: object) -> set[str]:
+def _late(gate: Place[Gate], template: object) -> list[str]:
+    """Return what a template uses that is unknown when the gate opens: steps that it does not wait for, and itself."""
     try:
-        found = template_references(template)
+        used = template_references(template)
     except ExpressionFailure:
-        return set()
-    return {used.fields[0] for used in found if used.root == "steps" and used.fields}
+        return []
+    steps = {one.fields[0] for one in used if one.root == "steps" and one.fields}
+    late = {name for name in steps if gate.scope.knows(name) and not gate.scope.relations.waits_for(gate.name, name)}
+    merged = ["inputs"] if any(one.root == "inputs" for one in used) else []
+    return [*(f"steps.{name}" for name in sorted(late)), *merged]

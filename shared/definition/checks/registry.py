@@ -8,15 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from shared.definition.inference import Typing
-from shared.definition.relations import Relations
-from shared.definition.sites import Field, fields
+from shared.definition.outputs import Outputs
+from shared.definition.scopes import Place, Scope, scopes
+from shared.definition.sites import Field, Site, fields, readable
 from shared.errors import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.definition.loader import Loaded
-    from shared.definition.models import Step, Workflow
+    from shared.definition.models import AnyStep, Step, Workflow
+    from shared.definition.neighbours import Neighbour
     from shared.definition.yaml_tree import Path
     from shared.tools.registry import Tool
 
@@ -27,11 +29,15 @@ Told = tuple["Path", str, str]
 
 @dataclass(frozen=True)
 class Context:
-    """What rules look at. ``tools`` and ``models`` are those that steps may name."""
+    """What rules look at. ``tools`` and ``models`` are those that steps may name, ``workflows`` the other workflows.
+
+    None in ``workflows`` means that they are not known.
+    """
 
     loaded: Loaded
     tools: Mapping[str, Tool]
     models: frozenset[str]
+    workflows: Mapping[str, Neighbour] | None = None
 
     @property
     def workflow(self) -> Workflow:
@@ -39,25 +45,45 @@ class Context:
         return self.loaded.workflow
 
     @cached_property
-    def relations(self) -> Relations:
-        """Sources, ancestors, templates."""
-        return Relations(self.workflow)
+    def scopes(self) -> tuple[Scope, ...]:
+        """Every graph: the workflow's own, and those inside maps and loops."""
+        return scopes(self.workflow, self.loaded.ghosts)
+
+    @cached_property
+    def bodies(self) -> Mapping[Path, Scope]:
+        """The graphs inside maps and loops by the path of their owner."""
+        return {scope.at: scope for scope in self.scopes}
+
+    @cached_property
+    def places(self) -> tuple[Place[AnyStep], ...]:
+        """Every step of every graph."""
+        return tuple(place for scope in self.scopes for place in scope.places())
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """Every field that may hold expressions."""
-        return tuple(fields(self.workflow))
+        return tuple(fields(self.scopes))
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """Every expression that can be found."""
+        return tuple(site for field in self.fields for site in readable(field))
+
+    @cached_property
+    def outputs(self) -> Outputs:
+        """The schemas of inputs and outputs."""
+        return Outputs(self.workflow, self.bodies, self.tools)
 
     @cached_property
     def typing(self) -> Typing:
         """The types of inputs and outputs."""
-        return Typing(self.workflow, self.relations, self.tools)
+        return Typing(self.outputs, self.bodies)
 
-    def steps(self, kind: type[S]) -> Iterator[tuple[str, S]]:
-        """Yield the steps of one type with their names."""
-        for name, step in self.workflow.steps.items():
-            if isinstance(step, kind):
-                yield name, step
+    def steps(self, kind: type[S]) -> Iterator[Place[S]]:
+        """Yield the steps of one type, wherever they stand."""
+        for place in self.places:
+            if isinstance(place.step, kind):
+                yield Place(place.scope, place.name, place.step)
 
 
 Rule = Callable[[Context], Iterator[Finding]]

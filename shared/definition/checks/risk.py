@@ -10,51 +10,59 @@ from shared.definition.models import Gate, ToolStep
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from shared.definition.scopes import Place
+
 
 @rule("compensate")
 def compensate(context: Context) -> Iterator[Told]:
     """A reversible step says how it is undone; no other step does."""
-    for name, step in context.steps(ToolStep):
+    for place in context.steps(ToolStep):
+        name, step = place.name, place.step
         if step.risk == "reversible" and step.compensate is None:
             remedy = "Add `compensate: {tool: ..., with: ...}`, or call it irreversible."
-            yield ("steps", name, "risk"), f"`{name}` is reversible but does not say how it is undone", remedy
+            yield (*place.at, "risk"), f"`{name}` is reversible but does not say how it is undone", remedy
         if step.risk != "reversible" and step.compensate is not None:
             told = f"`compensate` means nothing for a step of risk `{step.risk}`"
-            yield ("steps", name, "compensate"), told, "Remove it, or set `risk: reversible`."
+            yield (*place.at, "compensate"), told, "Remove it, or set `risk: reversible`."
 
 
 @rule("reconcile")
 def reconcile(context: Context) -> Iterator[Told]:
     """Only a call with an effect has an outcome to find out."""
-    for name, step in context.steps(ToolStep):
+    for place in context.steps(ToolStep):
+        step = place.step
         if step.risk == "read" and step.reconcile is not None:
             told = "`reconcile` means nothing for a step of risk `read`: it is simply repeated"
-            yield ("steps", name, "reconcile"), told, "Remove it."
+            yield (*place.at, "reconcile"), told, "Remove it."
 
 
 @rule("irreversible_gate")
 def irreversible_gate(context: Context) -> Iterator[Told]:
     """Every path to an irreversible step passes a gate that approves it."""
-    for name, step in context.steps(ToolStep):
+    for place in context.steps(ToolStep):
+        name, step = place.name, place.step
         if step.risk != "irreversible":
             continue
-        gates = frozenset(gate for gate, body in context.steps(Gate) if body.approves == name)
-        if name in context.relations.templates:
+        gates = _gates(place)
+        relations = place.scope.relations
+        if name in relations.templates:
             told = f"the irreversible `{name}` cannot be a fallback: no gate stands before it"
-            yield ("steps", name), told, "Let a person decide in a step of its own."
+            yield place.at, told, "Let a person decide in a step of its own."
         elif not gates:
-            remedy = f"Add a human_gate with `approves: {name}` before it."
-            yield ("steps", name, "risk"), f"the irreversible `{name}` has no gate that approves it", remedy
-        elif name in context.relations.reachable(without=gates):
-            yield _bypass(context, name, gates)
+            where = " in the same graph" if place.scope.outer else ""
+            remedy = f"Add a human_gate with `approves: {name}` before it{where}."
+            yield (*place.at, "risk"), f"the irreversible `{name}` has no gate that approves it", remedy
+        elif name in relations.reachable(without=gates):
+            yield _bypass(place, gates)
 
 
 @rule("effect_retry")
 def effect_retry(context: Context) -> Iterator[Told]:
     """An irreversible call is never retried by itself, a reversible one once."""
-    for name, step in context.steps(ToolStep):
+    for place in context.steps(ToolStep):
+        name, step = place.name, place.step
         retries = step.retry.max_retries if step.retry else 0
-        path = ("steps", name, "retry")
+        path = (*place.at, "retry")
         if step.risk == "irreversible" and retries > 0:
             told = f"the irreversible `{name}` must not be retried"
             yield path, told, "Remove `retry`; an interrupted call is reconciled or shown to a person."
@@ -62,9 +70,17 @@ def effect_retry(context: Context) -> Iterator[Told]:
             yield path, f"the reversible `{name}` may be retried once", "Set `max_retries: 1`."
 
 
-def _bypass(context: Context, name: str, gates: frozenset[str]) -> Told:
-    open_steps = context.relations.reachable(without=gates | {name})
-    around = next(source for source in context.relations.sources[name] if source in open_steps)
-    told = f"the irreversible `{name}` can be reached through `{around}` without its gate"
-    remedy = f"Let it need only the gate: outputs of `{around}` can be used anyway when the gate comes after it."
-    return ("steps", name, "needs"), told, remedy
+def _gates(place: Place[ToolStep]) -> frozenset[str]:
+    """Return the gates that approve a step: those of its own graph, for a person decides about exact arguments."""
+    steps = {name: step.approves for name, step in place.scope.steps.items() if isinstance(step, Gate)}
+    ghosts = {name: ghost.approves for name, ghost in place.scope.ghosts.items()}
+    return frozenset(name for name, approved in (*steps.items(), *ghosts.items()) if approved == place.name)
+
+
+def _bypass(place: Place[ToolStep], gates: frozenset[str]) -> Told:
+    relations = place.scope.relations
+    open_steps = relations.reachable(without=gates | {place.name})
+    around = next((source for source in relations.sources[place.name] if source in open_steps), None)
+    way = f"through `{around}` without its gate" if around else "without its gate"
+    remedy = f"Let it need only the gate: outputs of `{around or 'others'}` can be used anyway if the gate comes later."
+    return (*place.at, "needs"), f"the irreversible `{place.name}` can be reached {way}", remedy

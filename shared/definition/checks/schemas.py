@@ -38,9 +38,9 @@ def input_object(context: Context) -> Iterator[Told]:
 
 def _schemas(context: Context) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     yield ("input",), context.workflow.input
-    for name, step in context.workflow.steps.items():
-        if step.output is not None:
-            yield ("steps", name, "output"), step.output
+    for place in context.places:
+        if place.step.output is not None:
+            yield (*place.at, "output"), place.step.output
 
 
 def _remedy(keyword: str) -> str:

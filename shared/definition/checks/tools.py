@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from shared.definition.checks.arguments import value_faults
 from shared.definition.checks.registry import Context, Told, rule
-from shared.definition.expressions import ExpressionFailure, references, slots, sole_slot
 from shared.definition.fit import misfits
 from shared.definition.models import ToolStep
 from shared.definition.names import listed, nearest
-from shared.definition.sites import Field, Site
-from shared.definition.syntax import parse
-from shared.definition.validation import complaints
+from shared.definition.scopes import general
+from shared.definition.sites import Field
 from shared.tools.registry import Tool, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from shared.definition.models import AnyStep
+    from shared.definition.scopes import Place
     from shared.definition.yaml_tree import Path
 
 _LATER = frozenset(
     {"http.request", "s3.get", "s3.put", "dynamodb.query", "sql.query", "sqs.send", "sns.publish", "events.put"}
     | {"email.send", "slack.post", "lambda.invoke", "mcp.call"}
 )
-_TYPES = {"BOOL": "boolean", "INT": "integer", "DOUBLE": "number", "STRING": "string", "NULL": "null"}
 
 
 @rule("unknown_tool")
@@ -51,7 +51,7 @@ def tool_signature(context: Context) -> Iterator[Told]:
 @rule("tool_arguments")
 def tool_arguments(context: Context) -> Iterator[Told]:
     """Arguments are those of the tool, complete and of the right types."""
-    for step, path, name, arguments in _calls(context):
+    for place, path, name, arguments in _calls(context):
         schema = _parameters(context.tools.get(name))
         if schema is None:
             continue
@@ -64,46 +64,48 @@ def tool_arguments(context: Context) -> Iterator[Told]:
                 yield (*path, "with", key), f"`{name}` has no argument `{key}`", remedy
                 continue
             wanted = {**known[key], "$defs": schema.get("$defs", {})}
-            for told in _value_faults(context, Field(step, (*path, "with", key), value), wanted):
+            for told in value_faults(context, Field(place, (*path, "with", key), value), wanted):
                 yield (*path, "with", key), f"`{key}` of `{name}`: {told}", ""
 
 
 @rule("tool_output")
 def tool_output(context: Context) -> Iterator[Told]:
     """A tool's result fits the step's declared output, and so does what stands in for it."""
-    for name, step in context.steps(ToolStep):
-        returns, declared = _returns(context.tools.get(step.tool)), context.typing.schema(name)
+    for place in context.steps(ToolStep):
+        step = place.step
+        returns, declared = context.outputs.returns(step.tool), context.outputs.schema(general(place))
         if returns is None or declared is None:
             continue
         for told in misfits(returns, declared):
-            yield ("steps", name, "output"), f"the result of `{step.tool}` does not fit: {told}", ""
-        found = _returns(context.tools.get(step.reconcile.tool)) if step.reconcile else None
+            yield (*place.at, "output"), f"the result of `{step.tool}` does not fit: {told}", ""
+        found = context.outputs.returns(step.reconcile.tool) if step.reconcile else None
         for told in misfits(found, declared) if found is not None else ():
-            remedy = f"What the probe finds becomes the output of `{name}`: return the same fields."
-            yield ("steps", name, "reconcile", "tool"), f"the probe's result does not fit: {told}", remedy
+            remedy = f"What the probe finds becomes the output of `{place.name}`: return the same fields."
+            yield (*place.at, "reconcile", "tool"), f"the probe's result does not fit: {told}", remedy
 
 
 @rule("fallback_output")
 def fallback_output(context: Context) -> Iterator[Told]:
     """The output of a fallback fits the schema of the step it stands in for."""
-    for name, step in context.workflow.steps.items():
-        declared = step.output is not None and step.fallback in context.workflow.steps
-        wanted = context.typing.schema(name) if declared else None
-        given = context.typing.schema(step.fallback) if wanted is not None and step.fallback else None
-        if wanted is not None and given is not None:
-            for told in misfits(given, wanted):
-                remedy = "Give it an `output` that fits."
-                yield ("steps", name, "fallback"), f"the output of `{step.fallback}` does not fit: {told}", remedy
+    for place in context.places:
+        stand_in = place.scope.at_name(place.step.fallback or "")
+        if stand_in is None or place.step.output is None:
+            continue
+        wanted, given = context.outputs.schema(place), context.outputs.schema(stand_in)
+        for told in misfits(given, wanted) if given is not None and wanted is not None else ():
+            remedy = "Give it an `output` that fits."
+            yield (*place.at, "fallback"), f"the output of `{stand_in.name}` does not fit: {told}", remedy
 
 
-def _calls(context: Context) -> Iterator[tuple[str, Path, str, Mapping[str, Any]]]:
+def _calls(context: Context) -> Iterator[tuple[Place[AnyStep], Path, str, Mapping[str, Any]]]:
     """Yield every use of a tool: the step, the path of the mapping that names the tool, the tool, its arguments."""
-    for name, step in context.steps(ToolStep):
-        yield name, ("steps", name), step.tool, step.arguments
+    for place in context.steps(ToolStep):
+        whole = general(place)
+        yield whole, place.at, place.step.tool, place.step.arguments
         for field in ("compensate", "reconcile"):
-            call = getattr(step, field)
+            call = getattr(place.step, field)
             if call is not None:
-                yield name, ("steps", name, field), call.tool, call.arguments
+                yield whole, (*place.at, field), call.tool, call.arguments
 
 
 def _parameters(tool: Tool | None) -> Mapping[str, Any] | None:
@@ -111,68 +113,3 @@ def _parameters(tool: Tool | None) -> Mapping[str, Any] | None:
         return tool.parameters if tool else None
     except ToolError:
         return None
-
-
-def _returns(tool: Tool | None) -> Mapping[str, Any] | None:
-    try:
-        return tool.returns if tool else None
-    except ToolError:
-        return None
-
-
-def _value_faults(context: Context, field: Field, wanted: dict[str, Any]) -> Iterator[str]:
-    """Compare one argument, a constant or a template, with its schema."""
-    try:
-        alone = sole_slot(field.value)
-        fixed = next(slots(field.value), None) is None
-        given = _schema_of(context, field, alone.expression) if alone else _schema_of_template(field.value)
-    except ExpressionFailure:
-        return
-    if fixed:
-        yield from (message for _, message, _ in complaints(field.value, wanted))
-    elif given is not None:
-        yield from misfits(given, wanted)
-
-
-def _schema_of_template(value: Any) -> Mapping[str, Any] | None:
-    kind = "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
-    return {"type": kind}
-
-
-def _schema_of(context: Context, field: Field, expression: str) -> Mapping[str, Any] | None:
-    """Return the schema of an expression's value: of the field that it merely names, else by its type."""
-    found = _named(context, expression)
-    if found is not None:
-        return found
-    names = frozenset({"input", "steps", "run", "trigger", "secrets", "call"})
-    checked = context.typing.check(Site(Field(field.step, field.path, None, names), field.path, expression))
-    if checked.type is None:
-        return None
-    shown = repr(checked.type)
-    kind = _TYPES.get(shown) or ("array" if shown.startswith("LIST") else "object" if shown.startswith("MAP") else "")
-    return {"type": "object" if checked.type.is_message() else kind} if kind or checked.type.is_message() else None
-
-
-def _named(context: Context, expression: str) -> Mapping[str, Any] | None:
-    """Return the schema of ``input.a.b`` or ``steps.x.output.a``; None when the expression computes something."""
-    uses = references(expression)
-    node = parse(expression)
-    while node.kind == "select":
-        node = node.children[0]
-    if node.kind != "ident" or len(uses) != 1:
-        return None
-    root, fields = uses[0].root, uses[0].fields
-    if root == "input":
-        return _descend(context.typing.input_schema, fields)
-    if root == "steps" and fields[1:2] == ("output",) and fields[0] in context.workflow.steps:
-        schema = context.typing.schema(fields[0])
-        return _descend(schema, fields[2:]) if schema is not None else None
-    return None
-
-
-def _descend(schema: Mapping[str, Any], fields: tuple[str, ...]) -> Mapping[str, Any] | None:
-    found: Any = schema
-    for name in fields:
-        properties = cast("dict[str, Any]", found).get("properties") if isinstance(found, dict) else None
-        found = cast("dict[str, Any]", properties).get(name) if isinstance(properties, dict) else None
-    return {**cast("dict[str, Any]", found), "$defs": schema.get("$defs", {})} if isinstance(found, dict) else None
