@@ -14,7 +14,12 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 def ulid(now: int) -> str:
     """Return a new ULID (26 characters of Crockford base 32, by the ULID specification); ``now`` in milliseconds."""
-    number = (now << 80) | secrets.randbits(80)
+    return ulid_from(now, secrets.token_bytes(10))
+
+
+def ulid_from(now: int, tail: bytes) -> str:
+    """Return the ULID of ``now`` (ms) with the ten bytes of ``tail`` for its random part."""
+    number = (now << 80) | int.from_bytes(tail, "big")
     return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
 
 

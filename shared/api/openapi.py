@@ -59,6 +59,12 @@ OPERATIONS: dict[str, About] = {
         query={"after": _whole(0, 10**9, 0), "limit": _whole(1, 1000, 200)},
     ),
     "listSteps": About("The run's steps in the definition's order", {200: "Steps"}),
+    "sendEvent": About(
+        "Send the run an event that a wait step waits for, or will wait for: it is kept until then",
+        {202: "Delivered"},
+        body="SendEvent",
+        headers={"Idempotency-Key": "Repeating a request with the same key delivers nothing twice."},
+    ),
     "cancelRun": About("End the run early and undo what can be undone", {202: "Accepted"}, body="CancelRun"),
     "resumeStep": About("Say how a paused step goes on", {202: "Accepted"}, body="ResumeStep"),
     "listApprovals": About(

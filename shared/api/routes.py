@@ -50,6 +50,7 @@ ROUTES = (
     Route("GET", "/v1/runs/{id}", "getRun", runs.show),
     Route("GET", "/v1/runs/{id}/events", "listEvents", runs.events),
     Route("GET", "/v1/runs/{id}/steps", "listSteps", runs.steps),
+    Route("POST", "/v1/runs/{id}/events", "sendEvent", runs.send_event, "operator"),
     Route("POST", "/v1/runs/{id}/cancel", "cancelRun", runs.cancel, "operator"),
     Route("POST", "/v1/runs/{id}/resume", "resumeStep", runs.resume, "operator"),
     Route("GET", "/v1/approvals", "listApprovals", approvals.index),

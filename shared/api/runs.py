@@ -10,8 +10,10 @@ from shared.api.problems import Relayed
 from shared.api.reading import facts, read_run
 from shared.api.web import json_response
 from shared.errors import InvalidRequest, NotFound
+from shared.ids import ulid
 from shared.ledger.records import RunState
 from shared.runtime import views
+from shared.runtime.task import run_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,9 +100,22 @@ def events(host: ApiHost, call: Call) -> Response:
     return json_response(200, data)
 
 
+def send_event(host: ApiHost, call: Call) -> Response:
+    """Deliver an event to the run: it completes the wait that it is for, or is kept for it."""
+    from shared.runtime.waits import Arrival, deliver  # noqa: PLC0415 - most calls only read
+
+    body = inputs.json_object(call.request, ("name", "data"))
+    name = inputs.text_field(body, "name", limit=100)
+    seen, run = facts(call.journal(host, _run(call)))
+    event = inputs.idempotency_key(call.request) or ulid(host.clock.now())
+    task = run_task(run, seen.head.epoch)
+    used = deliver(host, task, Arrival(event, name, body.get("data")))
+    return json_response(202, {"run": run.id, "event": event, "used": used})
+
+
 def cancel(host: ApiHost, call: Call) -> Response:
     """Ask the run to end as cancelled: nothing opens any more, what was done is undone. Repeating it is harmless."""
-    from shared.runtime.unwinding import request  # noqa: PLC0415 - most calls only read
+    from shared.runtime.ending import request  # noqa: PLC0415 - most calls only read
 
     body = inputs.json_object(call.request, ("reason",))
     reason = inputs.text_field(body, "reason", limit=300, default="")
@@ -126,26 +141,11 @@ def resume(host: ApiHost, call: Call) -> Response:
 
 def _task(host: ApiHost, call: Call, path: str) -> Task:
     """Return the step as a task of the runtime. Raises NotFound for a step that the run has not reached."""
-    from shared.runtime.task import Task  # noqa: PLC0415 - as above
-
     journal = call.journal(host, _run(call))
     seen, run = facts(journal)
     if journal.read([f"STEP#{path}"]).step(path) is None:
         raise NotFound(f"The run has no step {path!r} yet.", code="unknown_step")
-    scope, slash, step = path.rpartition("/")
-    return Task(
-        op="resume",
-        step=step,
-        scope=scope + slash,
-        run=run.id,
-        tenant=run.tenant,
-        workflow=run.workflow,
-        version=run.version,
-        epoch=seen.head.epoch,
-        entry="",
-        attempt="",
-        deadline=0,
-    )
+    return run_task(run, seen.head.epoch, path)
 
 
 def _raise(body: Mapping[str, Any]) -> Raise | None:

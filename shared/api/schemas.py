@@ -178,6 +178,8 @@ SCHEMAS: dict[str, Schema] = {
     "Started": _object({"run": _RUN_ID, "new": {"type": "boolean"}}),
     "Accepted": _object({"run": _RUN_ID, "state": _STATE, "unwinding": _or_null(_TEXT), "seq": _WHOLE}),
     "StartRun": _object({}, {"input": _JSON, "version": {"type": "integer", "minimum": 1}}),
+    "Delivered": _object({"run": _RUN_ID, "event": _TEXT, "used": {"type": "boolean"}}),
+    "SendEvent": _object({"name": {"type": "string", "minLength": 1, "maxLength": 100}}, {"data": _ANY}),
     "CancelRun": _object({}, {"reason": {"type": "string", "maxLength": 300}}),
     "ResumeStep": _object(
         {"step": _TEXT, "action": {"enum": ["retry", "skip", "accept", "fail"]}},

@@ -64,6 +64,23 @@ def release(head: Head, hold: Amount, used: Amount, now: int) -> Head:
     return replace(settled, active_left=head.active_deadline - now, active_deadline=None)
 
 
+def carve(head: Head, hold: Amount, active_time: float | None) -> Head:
+    """Take a child run's envelope out of what is left; its active time (s) too. No step is open by that."""
+    carved = _charge(head, hold)
+    taken = int((active_time or 0) * 1000)
+    if head.active_deadline is not None:
+        return replace(carved, active_deadline=head.active_deadline - taken)
+    return carved if head.active_left is None else replace(carved, active_left=head.active_left - taken)
+
+
+def give_back(head: Head, hold: Amount, used: Amount, active_time: int) -> Head:
+    """Return to ``left`` what a child run did not use of its envelope; ``active_time`` (ms) is what it left of that."""
+    settled = _charge(head, used - hold)
+    if head.active_deadline is not None:
+        return replace(settled, active_deadline=head.active_deadline + active_time)
+    return settled if head.active_left is None else replace(settled, active_left=head.active_left + active_time)
+
+
 def short(head: Head, hold: Amount) -> Refusal | None:
     """Return the first dimension in which ``hold`` does not fit what is left."""
     wanted = {"usd": hold.usd, "tokens": hold.tokens, "steps": hold.steps}

@@ -8,6 +8,7 @@ epoch, UTC; money is nano-USD.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar, Literal, Self, cast
 
 from shared.values import Value
@@ -98,16 +99,20 @@ class Record:
 
     def to_item(self) -> dict[str, Any]:
         """Return plain data without empty fields."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        given = {name: getattr(self, name) for name in _names(type(self))}
+        nested = self.NESTED
+        return {n: asdict(v) if n in nested else v for n, v in given.items() if v is not None}
 
     @classmethod
     def from_item(cls, item: dict[str, Any]) -> Self:
         """Rebuild the record. Fields that a newer release wrote are left out."""
-        known: dict[str, Any] = {}
-        for spec in fields(cls):
-            if spec.name in item:
-                known[spec.name] = _revive(item[spec.name], cls.NESTED.get(spec.name))
+        known = {name: _revive(item[name], cls.NESTED.get(name)) for name in _names(cls) if name in item}
         return cls(**known)
+
+
+@cache
+def _names(kind: type[Record]) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
 
 
 def _revive(raw: Any, kind: type | None) -> Any:
@@ -161,7 +166,10 @@ class Head(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(Record):
-    """Facts about the run, and its state for lists (a projection that follows the head)."""
+    """Facts about the run, and its state for lists (a projection that follows the head).
+
+    ``parent`` is ``<run>|<path>`` of the sub-workflow step that a child run answers.
+    """
 
     NESTED: ClassVar[dict[str, type]] = {"input": Value}
 
@@ -182,6 +190,7 @@ class Run(Record):
     state: RunState = "pending"
     projected: int = 0
     ended: int | None = None
+    parent: str | None = None
     tenant_workflow: str = ""
     tenant_state: str = ""
 
@@ -197,6 +206,7 @@ class Step(Record):
 
     ``holder`` is the attempt that may close it while ``open``; its time-out ends at ``until`` (ms), and its process is
     surely dead at ``lease`` (ms).
+    ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run of a sub-workflow.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
@@ -237,6 +247,9 @@ class Step(Record):
     opened: int | None = None
     ended: int | None = None
     settled_seq: int | None = None
+    iteration: int = 0
+    due: int | None = None
+    child: str | None = None
     cascade: str | None = None
     action: dict[str, Any] | None = None
 
@@ -287,7 +300,7 @@ class Park(Record):
     """A registered task token: an await or a paused step. ``answer`` is what was sent, once somebody settled it."""
 
     path: str
-    kind: Literal["await", "pause"]
+    kind: Literal["await", "pause", "event", "child"]
     token: str = ""
     entry: str = ""
     answer: str | None = None
@@ -296,6 +309,22 @@ class Park(Record):
     def sk(self) -> str:
         """The sort key inside the run's partition."""
         return f"PARK#{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Record):
+    """An event from outside (``data`` as canonical JSON), kept until the wait at ``used_by`` uses it."""
+
+    id: str
+    name: str
+    data: str
+    at: int
+    used_by: str | None = None
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return f"KEPT#{self.id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,6 +364,7 @@ KINDS: dict[str, type[Record]] = {
     "STEP": Step,
     "GATE": Gate,
     "PARK": Park,
+    "KEPT": Kept,
     "EVENT": Event,
     "REQUEST": Request,
 }

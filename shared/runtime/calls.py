@@ -21,7 +21,6 @@ from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
 from shared.runtime.host import COMPENSATE
 from shared.runtime.protocol import Ask, Opened, Outcome
-from shared.runtime.scope import Scope
 from shared.tools.registry import Call as ToolContext
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from shared.ports import ModelReply, Usage
     from shared.runtime.host import StepHost
     from shared.runtime.journal import Snapshot
+    from shared.runtime.scope import Scope
     from shared.runtime.task import Task
 
 MAX_TOKENS = 1024
@@ -50,7 +50,7 @@ def agent_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snap
     known = seen.step(path)
     arguments = _first_arguments(host, known)
     if arguments is None:
-        scope = Scope(seen, host.blobs, task.scope)
+        scope = host.names(task, seen, plan)
         arguments = {name: scope.render(plan.spec.get(name) or "") for name in ("system", "prompt")}
     request = model_request(plan, arguments, known.retries if known else 0)
     hold = _model_hold(host, plan, request, seen, known)
@@ -60,7 +60,7 @@ def agent_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snap
 
 def model_request(plan: StepPlan, arguments: Mapping[str, Any], retries: int) -> ModelRequest:
     """Return the request for the model whose turn it is: each retry moves one along the chain."""
-    models = list(plan.spec["model"])
+    models = list(plan.spec["model"]) if plan.spec.get("portable", True) else list(plan.spec["model"])[:1]
     return ModelRequest(
         model=models[min(retries, len(models) - 1)],
         system=str(arguments["system"]),
@@ -122,7 +122,7 @@ def _parsed(reply: ModelReply, schema: Mapping[str, Any] | None) -> Any:
 
 def llm_router_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot) -> Prepared:
     """Prepare the request that picks a route by its description; an unknown answer takes the default."""
-    known, scope = seen.step(path), Scope(seen, host.blobs, task.scope)
+    known, scope = seen.step(path), host.names(task, seen, plan)
     arguments = _first_arguments(host, known) or {"system": _ROUTER_SYSTEM, "prompt": _router_prompt(plan, scope)}
     request = model_request(plan, arguments, known.retries if known else 0)
     hold = _model_hold(host, plan, request, seen, known)
@@ -153,7 +153,8 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     tool = plan.spec["tool"]
     arguments = _first_arguments(host, known)
     if arguments is None:
-        arguments = Scope(seen, host.blobs, task.scope).render(plan.spec.get("with") or {})
+        names = host.names(task, seen, plan, **_undone_call(path, seen))
+        arguments = names.render(plan.spec.get("with") or {})
     stored = _stored(host, task, arguments)
     check_approval(plan, task, seen, stored.digest)
     entry = known.call if known and known.call else ledger_entry(task, plan, path, stored.digest, now)
@@ -161,6 +162,14 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     ask = Ask(task, plan, path, hold, stored, now, call=entry)
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
     return Prepared(ask, lambda opened: _invoke(host, task, plan, opened, arguments, call))
+
+
+def _undone_call(path: str, seen: Snapshot) -> dict[str, Any]:
+    """Return ``call`` for a compensation's expressions: that of the step which it undoes."""
+    undone = seen.step(path.removesuffix(COMPENSATE))
+    if undone is None or undone.call is None or undone.path == path:
+        return {}
+    return {"call": {"idempotency_key": undone.call.key}}
 
 
 def ledger_entry(task: Task, plan: StepPlan, path: str, digest: str, now: int) -> Call:

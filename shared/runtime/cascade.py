@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.runtime import protocol
+from shared.runtime.children import stop_child
+from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import FALLBACK, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.settle import keys_for, settle
-from shared.runtime.unwinding import begin, start_unwinding
+from shared.runtime.scopes import closed, container_of, fail_item, graph_at
+from shared.runtime.settle import settle
+from shared.runtime.unwinding import close_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.manifest import Retry, StepPlan
+    from shared.manifest import Manifest, Retry, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
 
+ENTRY_RETRIES = 3
+"""How often a step that makes no call is entered again after the engine interrupted it."""
 TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
 """Error names by which the engine says that time ran out."""
 
@@ -40,31 +45,58 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     manifest, journal = host.manifest(task), host.journal(task)
     path = task.path
     plan = plan_of(manifest, path)
-    stand_in = manifest.steps[plan.fallback] if plan.fallback else None
-    visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in)
-    seen = journal.read({*keys_for(plan, task.scope), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
+    stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
+    whole = _fails_whole(manifest, task.scope)
+    visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
+    seen = journal.read({*host.keys(task, plan), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
+    if _child_goes_on(host, task, seen, unwind_machine):
+        return act("recheck", CHILD_PAUSE)
     action, after = journal.transact(seen, lambda again: decide(again, visit))
     step = after.step(path)
     if step and step.settled:
         settle(host, task, step)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
+    elif action["action"] == "fail" and task.scope:
+        close_scope(host, journal, f"{container_of(task.scope)}[" if visit.whole else task.scope, unwind_machine)
     return action
 
 
+def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) -> bool:
+    """Tell whether a sub-workflow whose time is over still has to end; its end then decides the step."""
+    step = seen.step(task.path)
+    if task.error not in TIMEOUTS or step is None or step.child is None or step.settled or step.failure:
+        return False
+    stop_child(host, task.tenant, step.child, "timed_out", "its parent's step timed out", unwind_machine)
+    return True
+
+
+def _fails_whole(manifest: Manifest, scope: str) -> bool:
+    if not scope:
+        return False
+    container = plan_of(manifest, container_of(scope))
+    return container.type == "loop" or container.spec["on_failure"] == "fail_fast"
+
+
+CHILD_PAUSE = 2_000
+"""Pause (ms) before looking again whether a child that must end has ended."""
 GATE_PAUSE, LONGEST_GATE_PAUSE = 5_000, 900_000
 """First and longest pause (ms) before a gate whose handler failed is announced again; it can be decided meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One visit of the cascade: whose failure, by which plan, when (ms), and where randomness comes from."""
+    """One visit of the cascade: whose failure, by which plan, when (ms), and where randomness comes from.
+
+    ``whole`` = the first item that fails ends the map or loop that the step stands in.
+    """
 
     task: Task
     plan: StepPlan
     now: int
     jitter: Callable[[float], float]
     stand_in: StepPlan | None = None
+    whole: bool = False
 
     @property
     def id(self) -> str:
@@ -82,12 +114,13 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The records at hand and the events gathered so far; ``beside`` is a fallback that was given up."""
+    """The records at hand, and what else is to be written with the step: other steps, events."""
 
+    seen: Snapshot
     head: Head
     step: Step
     notes: tuple[Note, ...] = ()
-    beside: tuple[Step, ...] = ()
+    others: tuple[Step, ...] = ()
 
     def noted(self, note: Note) -> Case:
         """Return the case with one more event."""
@@ -98,30 +131,31 @@ def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
     """Decide from the records of the step; a repeated visit repeats its answer."""
     path = visit.task.path
     step = seen.step(path) or protocol.new_step(visit.plan, path, visit.task.epoch)
-    case, gate = Case(seen.head, step), seen.gate(path)
-    standing = _standing(seen.head, step, visit)
+    case, gate = Case(seen, seen.head, step), seen.gate(path)
+    standing = _standing(seen, step, visit)
     if standing is None and gate and gate.status == "open":
         return _open_gate(case, gate, visit)
     beside = seen.step(f"{path}{FALLBACK}")
     if standing is None and beside and beside.open:
-        return _fallback_died(seen, case, beside, visit)
-    return standing or _after_failure(seen, case, visit)
+        return _fallback_died(case, beside, visit)
+    return standing or _after_failure(case, visit)
 
 
-def _fallback_died(seen: Snapshot, case: Case, beside: Step, visit: Visit) -> Change[Action]:
+def _fallback_died(case: Case, beside: Step, visit: Visit) -> Change[Action]:
     """Give up a fallback whose process is dead or out of time; then it has failed like any other."""
     if visit.stand_in and visit.stand_in.risk != "read" and visit.now < beside.lease:
         return Change(act("recheck", beside.lease - visit.now))
     head, freed, lost = protocol.abandon(case.head, beside, visit.now, visit.task.error)
     failed = replace(freed, status="failed", failure=visit.engine_failure, ended=visit.now)
-    return _after_failure(seen, replace(case, head=head, beside=(failed,)).noted(lost), visit)
+    return _after_failure(replace(case, head=head, others=(failed,)).noted(lost), visit)
 
 
-def _standing(head: Head, step: Step, visit: Visit) -> Change[Action] | None:
+def _standing(seen: Snapshot, step: Step, visit: Visit) -> Change[Action] | None:
     """Return the answer that stands already: given before, or the run is over, the step settled, parked or held."""
     if step.cascade == visit.id and step.action:
         return Change(step.action)
-    if head.epoch != visit.task.epoch or head.ended or head.unwinding:
+    head = seen.head
+    if head.epoch != visit.task.epoch or head.ended or head.unwinding or closed(seen, visit.task.scope):
         return Change(act("fail"))
     if step.settled:
         return Change(_go_on(step, visit.plan))
@@ -141,7 +175,7 @@ def _go_on(step: Step, plan: StepPlan) -> Action:
     return act("continue" if failed else "retry")
 
 
-def _after_failure(seen: Snapshot, case: Case, visit: Visit) -> Change[Action]:
+def _after_failure(case: Case, visit: Visit) -> Change[Action]:
     case = _given_up(case, visit) if case.step.open else case
     failure = case.step.failure or visit.engine_failure
     case = replace(case, step=replace(case.step, failure=failure))
@@ -149,9 +183,9 @@ def _after_failure(seen: Snapshot, case: Case, visit: Visit) -> Change[Action]:
         return _pause(case, visit, "unknown_outcome")
     if failure.error_class == "budget":
         return _pause(case, visit, "budget_exceeded")
-    if _may_retry(visit.plan, case.step, failure):
+    if _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
-    if visit.plan.fallback and seen.step(f"{case.step.path}{FALLBACK}") is None:
+    if visit.plan.fallback and case.seen.step(f"{case.step.path}{FALLBACK}") is None:
         return _remember(case.noted(Note("step_fallback", case.step.path)), visit, act("fallback"))
     return _on_error(case, visit, failure)
 
@@ -164,7 +198,7 @@ def _in_doubt(step: Step, plan: StepPlan) -> bool:
 def _given_up(case: Case, visit: Visit) -> Case:
     """Take the step from a process that is dead or out of time: charge its hold, raise the fence."""
     head, step, lost = protocol.abandon(case.head, case.step, visit.now, visit.task.error)
-    return Case(head, replace(step, failure=visit.engine_failure)).noted(lost)
+    return replace(case, head=head, step=replace(step, failure=visit.engine_failure)).noted(lost)
 
 
 def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
@@ -193,7 +227,14 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
     case = replace(case, step=replace(case.step, status="failed", failure=failure, ended=visit.now))
     if rule == "pause":
         return _pause(case, visit, "step_error")
-    return _fail_run(case, visit, failure) if rule == "fail" else _on_error(case, visit, failure)
+    return _fail(case, visit, failure) if rule == "fail" else _on_error(case, visit, failure)
+
+
+def _unrecorded(case: Case, visit: Visit) -> bool:
+    """Tell whether a step without effect was only interrupted by the engine: entering it again costs nothing."""
+    makes_no_call = case.step.call is None and visit.plan.type not in {"agent", "tool"}
+    interrupted = case.step.failure == visit.engine_failure and visit.engine_failure.error_class == "transient"
+    return makes_no_call and interrupted and case.step.retries < ENTRY_RETRIES
 
 
 def _may_retry(plan: StepPlan, step: Step, failure: Failure) -> bool:
@@ -211,7 +252,10 @@ def delay(policy: Retry, retries: int, failure: Failure, jitter: Callable[[float
 
 def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     wait = delay(visit.plan.retry, case.step.retries, failure, visit.jitter)
-    step = replace(case.step, status="retrying", retries=case.step.retries + 1)
+    waits = case.step.status == "waiting"
+    step = replace(case.step, status="waiting" if waits else "retrying", retries=case.step.retries + 1)
+    if waits:
+        step = replace(step, failure=None)
     data = {"class": failure.error_class, "delay_ms": int(wait), "retry": step.retries}
     case = replace(case, step=step).noted(Note("step_retrying", step.path, step.attempt, data))
     return _remember(case, visit, act("retry", wait))
@@ -225,7 +269,7 @@ def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     status = "timed_out" if failure.error_class == "timeout" else "failed"
     step = replace(case.step, status=status, ended=visit.now)
     case = replace(case, step=step).noted(Note("step_gave_up", step.path, step.attempt, data))
-    return _settle_failed(case, visit) if rule == "continue" else _fail_run(case, visit, failure)
+    return _settle_failed(case, visit) if rule == "continue" else _fail(case, visit, failure)
 
 
 def _settle_failed(case: Case, visit: Visit) -> Change[Action]:
@@ -233,7 +277,11 @@ def _settle_failed(case: Case, visit: Visit) -> Change[Action]:
     return _remember(replace(case, step=step), visit, _go_on(step, visit.plan))
 
 
-def _fail_run(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
+def _fail(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
+    """Fail what the step belongs to: the run, or inside a map or a loop the item."""
+    if visit.task.scope:
+        others, notes = fail_item(case.seen, visit.task.scope, failure, whole=visit.whole)
+        return _remember(replace(case, others=others, notes=(*case.notes, *notes)), visit, act("fail"))
     reason = f"step {case.step.path}: {failure.error_class}: {failure.message}"
     head, note = begin(case.head, "failed", reason)
     return _remember(replace(case, head=head).noted(note), visit, act("fail"))
@@ -247,4 +295,4 @@ def _pause(case: Case, visit: Visit, reason: str) -> Change[Action]:
 
 def _remember(case: Case, visit: Visit, action: Action) -> Change[Action]:
     step = replace(case.step, cascade=visit.id, action=action)
-    return Change(action, (case.head, step, *case.beside), case.notes)
+    return Change(action, (case.head, step, *case.others), case.notes)

@@ -9,12 +9,12 @@ from shared import values
 from shared.errors import InvalidOutput, StepFailure, TransientFailure
 from shared.runtime import protocol
 from shared.runtime.calls import fits
+from shared.runtime.children import answer_parent
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note
 from shared.runtime.protocol import Outcome
-from shared.runtime.scope import Scope
-from shared.runtime.settle import keys_for, settle
+from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal, Snapshot
+    from shared.runtime.scope import Scope
     from shared.runtime.task import Task
 
 
@@ -29,7 +30,7 @@ def run_free(host: Host, task: Task) -> dict[str, Any]:
     """Take a step without call or cost through: enter, evaluate, close, settle. Returns what control flow needs."""
     plan = plan_of(host.manifest(task), task.path)
     journal = host.journal(task)
-    seen = journal.read(keys_for(plan, task.scope))
+    seen = journal.read(host.keys(task, plan))
     known = seen.step(task.path)
     step = known if known and known.settled else _evaluate(host, task, plan, journal, seen)
     settle(host, task, step)
@@ -39,7 +40,7 @@ def run_free(host: Host, task: Task) -> dict[str, Any]:
 def _evaluate(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
     now, path = host.clock.now(), task.path
     fresh = protocol.new_step(plan, path, task.epoch)
-    stop = protocol.stopped(seen.head, seen.step(path) or fresh, task)
+    stop = protocol.stopped(seen, seen.step(path) or fresh, task)
     if stop:
         raise NotOpened(f"Step {path} opens nothing: {stop.why}.")
     try:
@@ -57,7 +58,7 @@ def _evaluate(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Sn
 
 def _outcome(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> Outcome | str:
     """Return the step's outcome, or the reason for which it is skipped."""
-    scope = Scope(seen, host.blobs, task.scope)
+    scope = host.names(task, seen, plan)
     entry = verdict(plan, task.scope, seen, scope)
     if entry.kind == "blocked":
         raise TransientFailure(f"Step {task.path} was started before {entry.reason} had settled.")
@@ -93,25 +94,10 @@ def finish(host: Host, task: Task) -> dict[str, Any]:
     Raises NotOpened when the run is unwinding, TransientFailure when something has not settled.
     """
     manifest, journal = host.manifest(task), host.journal(task)
-    seen = _reached(host, manifest, journal, journal.read_all())
+    seen = skip_unreached(host, task, journal.read_all())
     ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
+    answer_parent(host, task.tenant, task.run)
     return {"status": ended}
-
-
-def _reached(host: Host, manifest: Manifest, journal: Journal, seen: Snapshot) -> Snapshot:
-    for name in manifest.order:
-        step = seen.step(name)
-        if step is None or not step.settled:
-            plan = manifest.steps[name]
-            entry = verdict(replace(plan, when=None), "", seen, Scope(seen, host.blobs))
-            if entry.kind == "skip":
-                seen = _skipped(host, plan, name, entry.reason, journal, seen)
-    return seen
-
-
-def _skipped(host: Host, plan: StepPlan, name: str, reason: str, journal: Journal, seen: Snapshot) -> Snapshot:
-    now = host.clock.now()
-    return journal.transact(seen, lambda again: protocol.skip(plan, name, reason, now, again))[1]
 
 
 def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Change[str]:
@@ -120,11 +106,7 @@ def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Chan
         return Change(head.ended)
     if head.unwinding or head.epoch != task.epoch:
         raise NotOpened(f"The run is {head.unwinding or 'in a later epoch'}; it does not complete.")
-    missing = [name for name in manifest.order if not _is_settled(seen.step(name))]
+    missing = unsettled(manifest, "", seen)
     if missing or head.open:
         raise TransientFailure(f"The run cannot complete: {', '.join(missing) or 'a step'} has not settled.")
     return Change("completed", (replace(head, ended="completed", ended_at=now),), (Note("run_completed"),))
-
-
-def _is_settled(step: Step | None) -> bool:
-    return step is not None and step.settled

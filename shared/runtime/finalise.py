@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict, InvalidRequest
+from shared.runtime.children import answer_parent
+from shared.runtime.ending import request, start_unwinding
 from shared.runtime.journal import Journal
-from shared.runtime.unwinding import request, start_unwinding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,7 @@ def finalise(host: Host, detail: Mapping[str, Any], unwind_machine: str) -> str:
     journal = Journal(host.store, host.clock, run["tenant"], run["id"])
     seen = journal.read(["RUN"])
     if seen.head.ended or seen.head.epoch != int(run["epoch"]):
+        answer_parent(host, run["tenant"], run["id"])
         return "known"
     if detail.get("stateMachineArn") == unwind_machine:
         start_unwinding(host, seen, unwind_machine, dead=str(detail["name"]))

@@ -13,9 +13,10 @@ from shared.runtime import protocol
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scope import Scope
-from shared.runtime.settle import keys_for, settle
+from shared.runtime.scopes import graph_at
+from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
+from shared.runtime.task import run_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest, StepPlan
     from shared.ports import Mail, Message
     from shared.runtime.journal import Journal
+    from shared.runtime.scope import Scope
     from shared.runtime.task import Task
     from shared.settings import Person
 
@@ -54,7 +56,7 @@ def run_gate(host: GateHost, task: Task) -> None:
     """
     manifest, journal = host.manifest(task), host.journal(task)
     plan = plan_of(manifest, task.path)
-    seen = journal.read({*keys_for(plan, task.scope), f"GATE#{task.path}", *_approved_keys(manifest, plan, task)})
+    seen = journal.read({*host.keys(task, plan), f"GATE#{task.path}", *_approved_keys(host, manifest, plan, task)})
     known = seen.step(task.path)
     if known and known.settled:
         settle(host, task, known)
@@ -64,15 +66,16 @@ def run_gate(host: GateHost, task: Task) -> None:
     if gate is None:
         _answer_skipped(host, task, journal)
     elif gate.status != "open":
-        answer(host, gate)
+        # Decided between two deliveries: the gate holds the token of the one before, and this one is waiting.
+        answer(host, replace(gate, token=task.token))
     else:
         _announce(host, journal, gate)
         _give_time(host, journal, gate, plan)
 
 
-def _approved_keys(manifest: Manifest, plan: StepPlan, task: Task) -> set[str]:
+def _approved_keys(host: GateHost, manifest: Manifest, plan: StepPlan, task: Task) -> set[str]:
     approved = plan.spec.get("approves")
-    return keys_for(manifest.steps[approved], task.scope) if approved else set()
+    return host.keys(task, graph_at(manifest, task.scope)[approved]) if approved else set()
 
 
 def _open(
@@ -81,7 +84,7 @@ def _open(
     """Return the gate as it stands after this delivery; None = the step is skipped."""
     now = host.clock.now()
     try:
-        scope = Scope(seen, host.blobs, task.scope)
+        scope = host.names(task, seen, plan)
         entry = verdict(plan, task.scope, seen, scope)
         if entry.kind == "blocked":
             raise TransientFailure(f"Gate {task.path} was started before {entry.reason} had settled.")
@@ -97,7 +100,7 @@ def _open(
 
 def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, seen: Snapshot, scope: Scope) -> Gate:
     now, run = host.clock.now(), seen.run
-    approved = manifest.steps[plan.spec["approves"]] if plan.spec.get("approves") else None
+    approved = graph_at(manifest, task.scope)[plan.spec["approves"]] if plan.spec.get("approves") else None
     arguments = (
         values.store(scope.render(dict(approved.spec.get("with") or {})), host.blobs, task.tenant) if approved else None
     )
@@ -133,7 +136,7 @@ def _recipients(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[s
 def decide_open(seen: Snapshot, fresh: Gate, plan: StepPlan, task: Task, now: int) -> Change[Gate]:
     """Open the gate, or put a newer delivery's token on the open one. Raises NotOpened while the run unwinds."""
     known, step = seen.gate(fresh.path), seen.step(fresh.path) or protocol.new_step(plan, fresh.path, task.epoch)
-    stop = protocol.stopped(seen.head, step, task)
+    stop = protocol.stopped(seen, step, task)
     if stop:
         raise NotOpened(f"Gate {fresh.path} does not open: {stop.why}.")
     if known and (known.status != "open" and step.status != "retrying"):
@@ -242,8 +245,12 @@ def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     or ``digest`` is not what the gate is bound to.
     """
     now = host.clock.now()
-    seen = journal.read([f"GATE#{path}", f"STEP#{path}"])
-    gate, _ = journal.transact(seen, lambda again: decide_word(again, path, word, now))
+    seen = journal.read([f"GATE#{path}", f"STEP#{path}", "RUN"])
+    gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now))
+    step = after.step(path)
+    if step and step.settled:
+        # The gate's own state only goes on; whoever waits for it elsewhere in the graph is woken by whoever settles it.
+        settle(host, run_task(after.run, after.head.epoch, path), step)
     answer(host, gate)
     return gate
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.errors import PermanentFailure
 from shared.manifest import Manifest, Retry, StepPlan
+from shared.runtime.joins import merged
 from shared.runtime.journal import Journal
+from shared.runtime.scope import Scope, keys_for
+from shared.runtime.scopes import graph_at, scope_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.ports import Blobs, Clock, Engine, Models, Store, Tools
+    from shared.runtime.journal import Snapshot
     from shared.runtime.task import Task
 
 COMPENSATE, FALLBACK = "/compensate", "/fallback"
@@ -58,6 +64,15 @@ class Host:
         """Return the manifest that the task's run is pinned to."""
         return self.definitions.manifest(task.workflow, task.version)
 
+    def keys(self, task: Task, plan: StepPlan) -> set[str]:
+        """Return the sort keys that deciding about ``plan`` in the task's scope needs."""
+        return keys_for(self.manifest(task), plan, task.scope)
+
+    def names(self, task: Task, seen: Snapshot, plan: StepPlan | None = None, **extra: Any) -> Scope:
+        """Return the names that expressions see in the task's scope; with ``plan``, its merged ``inputs`` too."""
+        scope = Scope(seen, self.blobs, self.manifest(task), task.scope, **extra)
+        return scope if plan is None else merged(plan, task.scope, seen, scope)
+
 
 @dataclass(frozen=True, slots=True)
 class StepHost(Host):
@@ -72,14 +87,16 @@ def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:
 
     ``template`` names the step that a fallback is made from. Raises PermanentFailure for a path the definition lacks.
     """
-    name = path.rsplit("/", 1)[-1]
     if path.endswith(COMPENSATE):
         return compensation(plan_of(manifest, path.removesuffix(COMPENSATE)))
     if path.endswith(FALLBACK):
-        return fallback(plan_of(manifest, path.removesuffix(FALLBACK)), manifest, template)
-    if name not in manifest.steps:
+        path = path.removesuffix(FALLBACK)
+        return fallback(plan_of(manifest, path), graph_at(manifest, scope_of(path)), template)
+    scope = scope_of(path)
+    plan = graph_at(manifest, scope).get(path.removeprefix(scope))
+    if plan is None:
         raise PermanentFailure(f"Version {manifest.hash[:12]} of {manifest.workflow} has no step {path}.")
-    return manifest.steps[name]
+    return plan
 
 
 def compensation(plan: StepPlan) -> StepPlan:
@@ -92,7 +109,7 @@ def compensation(plan: StepPlan) -> StepPlan:
     return StepPlan(id=plan.id, type="tool", timeout=plan.timeout, retry=retry, risk="reversible", spec=spec)
 
 
-def fallback(plan: StepPlan, manifest: Manifest, template: str) -> StepPlan:
+def fallback(plan: StepPlan, graph: Mapping[str, StepPlan], template: str) -> StepPlan:
     """Return the template step as it stands in for ``plan``: same edges, and the output schema it must fit."""
-    stand_in = manifest.steps[template or plan.fallback or ""]
+    stand_in = graph[template or plan.fallback or ""]
     return replace(stand_in, id=plan.id, needs=plan.needs, join=plan.join, when=None, output=plan.output)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from shared.runtime.scope import mentions_inputs
+
 if TYPE_CHECKING:
     from shared.ledger.records import Step
     from shared.manifest import Edge, StepPlan
@@ -27,13 +29,23 @@ READY = Verdict("ready")
 
 def verdict(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdict:
     """Decide whether the step may run, from its sources' records in ``seen``."""
+    joined = _join(plan, [_edge(edge, plan, prefix, seen, scope) for edge in plan.needs])
+    if plan.join == "all" and joined.kind == "blocked":
+        return joined
     refused = _gate_verdict(plan, prefix, seen)
     if refused:
         return refused
-    joined = _join(plan, [_edge(edge, plan, prefix, seen, scope) for edge in plan.needs])
-    if joined.kind == "ready" and not scope.holds(plan.when):
+    if joined.kind == "ready" and plan.when and not merged(plan, prefix, seen, scope).holds(plan.when):
         return Verdict("skip", f"when is false: {plan.when}")
     return joined
+
+
+def merged(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Scope:
+    """Return the scope with ``inputs`` for a step whose expressions read it: its active sources' outputs, merged."""
+    if not mentions_inputs(plan):
+        return scope
+    edges = [_edge(edge, plan, prefix, seen, scope) for edge in plan.needs]
+    return scope.merging(plan.merge, tuple(edge.source for edge, state in edges if state == "active"))
 
 
 def _edge(edge: Edge, plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> tuple[Edge, EdgeState]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.errors import NotFound, StoreConflict, TransientFailure
-from shared.ledger.records import Event, Gate, Head, Park, Record, Run, Step, revive, run_partition
+from shared.ledger.records import Event, Gate, Head, Kept, Park, Record, Run, Step, revive, run_partition
 from shared.ports import Key, Write
 
 if TYPE_CHECKING:
@@ -40,11 +40,13 @@ class Note:
 class Snapshot:
     """Records of one run, by sort key, as they were read together.
 
-    ``asked`` are the sort keys that were read: those without a record are known to have had none.
+    ``asked`` are the sort keys that were read: those without a record are known to have had none. ``whole`` = every
+    record of the run was read, events aside.
     """
 
     records: Mapping[str, Record]
     asked: frozenset[str] = frozenset()
+    whole: bool = False
 
     @property
     def head(self) -> Head:
@@ -89,18 +91,26 @@ class Snapshot:
         """All registered tokens of the snapshot."""
         return [record for record in self.records.values() if isinstance(record, Park)]
 
+    def kept(self) -> list[Kept]:
+        """All kept events of the snapshot, in the order of their arrival."""
+        return sorted((one for one in self.records.values() if isinstance(one, Kept)), key=lambda kept: kept.at)
+
     def with_(self, records: Iterable[Record]) -> Snapshot:
         """Return the snapshot with ``records`` put in."""
-        return Snapshot({**self.records, **{record.sk: record for record in records}}, self.asked)
+        return Snapshot({**self.records, **{record.sk: record for record in records}}, self.asked, self.whole)
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """What a decision wants: the result for its caller, the records to put, and the events to append."""
+    """What a decision wants: the result for its caller, the records to put, and the events to append.
+
+    ``elsewhere`` are writes to other runs' partitions in the same transaction.
+    """
 
     result: T
     records: tuple[Record, ...] = ()
     notes: tuple[Note, ...] = ()
+    elsewhere: tuple[Write, ...] = ()
 
 
 class Journal:
@@ -130,8 +140,9 @@ class Journal:
         The head first: what is newer than it makes a decision about the whole lose its commit, never pass unseen.
         """
         rest = self.read(["RUN"])
-        items = [item for prefix in ("GATE#", "PARK#", "STEP#") for item in self._store.query(self.pk, prefix)]
-        return rest.with_(revive(item) for item in items)
+        kinds = ("GATE#", "KEPT#", "PARK#", "STEP#")
+        items = [item for kind in kinds for item in self._store.query(self.pk, kind)]
+        return replace(rest.with_(revive(item) for item in items), whole=True)
 
     def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:
         """Return the events with ``seq`` above ``after``, in order."""
@@ -151,7 +162,7 @@ class Journal:
                 return change.result, self._commit(seen, change)
             except StoreConflict:
                 self._clock.sleep(self._clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
-                seen = self.read(self._same(seen, change))
+                seen = self.read_all() if seen.whole else self.read(self._same(seen, change))
         raise TransientFailure(f"The run's records changed {ATTEMPTS} times under this decision. It is tried again.")
 
     def _same(self, seen: Snapshot, change: Change[T]) -> set[str]:
@@ -159,7 +170,7 @@ class Journal:
 
     def _commit(self, seen: Snapshot, change: Change[T]) -> Snapshot:
         records = self._numbered(seen, change)
-        self._store.commit([self._write(seen, record) for record in records])
+        self._store.commit([*(self._write(seen, record) for record in records), *change.elsewhere])
         kept = [replace(record, rev=self._rev(seen, record) + 1) for record in records if not isinstance(record, Event)]
         return seen.with_(kept)
 

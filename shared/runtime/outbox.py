@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Gate, Head, Park, revive
 from shared.runtime.cascade import act
+from shared.runtime.ending import start_unwinding
 from shared.runtime.gates import answer
 from shared.runtime.journal import Journal
 from shared.runtime.runs import execute
-from shared.runtime.unwinding import start_unwinding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,8 @@ def send(host: Host, item: Mapping[str, Any], unwind_machine: str) -> None:
     elif isinstance(record, Gate):
         answer(host, record)
     elif isinstance(record, Park) and record.token and record.answer:
-        host.engine.succeed(record.token, act(record.answer))
+        done = {"status": record.answer, "route": ""}
+        host.engine.succeed(record.token, done if record.kind == "event" else act(record.answer))
 
 
 def _start(host: Host, pk: str, unwind_machine: str) -> None:

@@ -16,10 +16,11 @@ from shared.ledger.records import Head, Park, Run, Step
 from shared.runtime import protocol
 from shared.runtime.calls import fits
 from shared.runtime.cascade import act
+from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import COMPENSATE, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.settle import keys_for, over, register
-from shared.runtime.unwinding import begin, start_unwinding
+from shared.runtime.scopes import closed, frame_keys
+from shared.runtime.settle import over, register
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -35,10 +36,8 @@ def await_step(host: Host, task: Task) -> None:
     """Park until the step's sources have settled, or answer at once when they have."""
     plan = plan_of(host.manifest(task), task.path)
     park = Park(path=task.path, kind="await", token=task.token, entry=task.entry)
-    valid, seen = register(host.journal(task), park, keys_for(plan, task.scope))
-    if seen.head.unwinding:
-        host.engine.fail(valid.token, "Signalbox.Unwinding", f"the run is {seen.head.unwinding}")
-    elif over(host, task, plan, seen):
+    valid, seen = register(host.journal(task), park, host.keys(task, plan))
+    if seen.head.unwinding or closed(seen, task.scope) or over(host, task, plan, seen):
         host.engine.succeed(valid.token, {})
 
 
@@ -46,8 +45,8 @@ def park_step(host: Host, task: Task) -> None:
     """Park a paused step until a person says how it goes on, or answer at once when that was said already."""
     path = _pause_path(task.path)
     park = Park(path=path, kind="pause", token=task.token, entry=task.entry)
-    valid, seen = register(host.journal(task), park, [f"STEP#{task.path}"])
-    answer = _answer(seen, task.path)
+    valid, seen = register(host.journal(task), park, [f"STEP#{task.path}", *frame_keys(task.scope)])
+    answer = act("fail") if closed(seen, task.scope) else _answer(seen, task.path)
     if answer:
         host.engine.succeed(valid.token, answer)
 
@@ -148,6 +147,9 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
             "result, skip the step, or fail the run.",
             code="unknown_outcome",
         )
+    if step.type in {"map", "loop"} and order.action == "retry":
+        what = f"Step {path} is a {step.type}: accept a result, skip it or fail the run. Its failed parts stay failed."
+        raise Conflict(what, code="not_retryable")
     run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
     head, step, notes = _resumed(head, step, order, accepted, now)
     note = Note("step_resumed", path, None, {"action": order.action, "by": order.by})
@@ -176,7 +178,9 @@ def _resumed(
     if order.action == "fail":
         failed, note = begin(head, "failed", f"step {step.path}: given up by {order.by}")
         return failed, replace(step, status="failed", ended=now), (note,)
-    return head, replace(step, status="retrying", retries=0, failure=None, reason=None), ()
+    # What may have happened stays known: the next attempt looks for it first.
+    doubt = step.failure if protocol.uncertain(step) else None
+    return head, replace(step, status="retrying", retries=0, failure=doubt, reason=None), ()
 
 
 def _raised(run: Run, head: Head, more: Raise | None) -> tuple[tuple[Run, ...], Head]:

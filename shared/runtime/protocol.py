@@ -17,6 +17,7 @@ from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
 from shared.runtime.host import COMPENSATE, FALLBACK
 from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.scopes import closed, scope_of
 from shared.values import Value, canonical
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Ask:
 def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
     """Reserve and record the intent, take over from a dead holder, or say why not."""
     step = seen.step(ask.path) or new_step(ask.plan, ask.path, ask.task.epoch)
-    known = _already(step, ask.task) or stopped(seen.head, step, ask.task)
+    known = _already(step, ask.task) or stopped(seen, step, ask.task)
     if known:
         return Change(known)
     if not step.open:
@@ -110,15 +111,17 @@ def new_step(plan: StepPlan, path: str, epoch: int) -> Step:
     return Step(path=path, step=plan.id, type=plan.type, status="running", epoch=epoch)
 
 
-def stopped(head: Head, step: Step, task: Task) -> Stopped | None:
-    """Tell why nothing may open: the run unwinds or ended, the task is of an older epoch, or the step is parked."""
+def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
+    """Tell why nothing may open: the run or the item unwinds or ended, the task's epoch is over, the step is parked."""
+    head = seen.head
     if head.epoch != task.epoch:
         return Stopped(f"epoch {task.epoch} is over")
     if head.ended or (head.unwinding and not step.path.endswith(COMPENSATE)):
         return Stopped(f"the run is {head.ended or head.unwinding}")
     if step.status in PARKED or step.status == "cancelled":
         return Stopped(f"the step is {step.status}")
-    return None
+    over = None if step.path.endswith(COMPENSATE) else closed(seen, task.scope)
+    return Stopped(over) if over else None
 
 
 def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, Step, Note]:
@@ -222,7 +225,7 @@ def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> C
         closed_by=opened.holder,
         spent=step.spent + used,
     )
-    note = _closing_note(step, closed, used, now)
+    note = closing_note(step, closed, used, now)
     return Change(closed, (head, closed, *beside(closed, seen)), (note,))
 
 
@@ -231,10 +234,19 @@ def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapsh
     known = seen.step(step.path)
     if known and known.settled:
         return Change(known)
-    if stopped(seen.head, known or step, task):
+    if stopped(seen, known or step, task):
         return Change(None)
     closed = finished(replace(known or step, started=now, attempt=step.attempt + 1), outcome, now, seen.head.seq + 1)
-    return Change(closed, (closed,), (_closing_note(step, closed, Amount(), now),))
+    return Change(closed, (closed,), (closing_note(step, closed, Amount(), now),))
+
+
+def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
+    """Close a step that was entered without a hold (a map, a loop, a wait), unless it has settled or failed already."""
+    known = seen.step(step.path) or step
+    if known.settled or known.failure:
+        return Change(known)
+    closed_ = finished(known, outcome, now, seen.head.seq + 1)
+    return Change(closed_, (closed_,), (closing_note(known, closed_, Amount(), now),))
 
 
 def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
@@ -259,7 +271,7 @@ def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Ch
     known = seen.step(path)
     if known and (known.settled or known.open or known.attempt or known.status in PARKED):
         return Change(known)
-    if seen.head.ended or seen.head.unwinding:
+    if seen.head.ended or seen.head.unwinding or closed(seen, scope_of(path)):
         return Change(None)
     fresh = known or new_step(plan, path, seen.head.epoch)
     skipped = replace(fresh, status="skipped", settled=True, ended=now, reason=reason, settled_seq=seen.head.seq + 1)
@@ -298,7 +310,8 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
     return ()
 
 
-def _closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
+def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
+    """Return the event that an attempt's end leaves."""
     data: dict[str, Any] = {"used": shown(used), "duration_ms": now - (step.opened or now)}
     if closed.route is not None:
         data["route"] = closed.route

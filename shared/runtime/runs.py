@@ -12,8 +12,8 @@ from shared.ids import ulid
 from shared.ledger.records import Event, Head, Request, Run, request_partition, revive, run_partition
 from shared.ports import Key, Write
 from shared.runtime.calls import fits
+from shared.runtime.ending import execution_input
 from shared.runtime.journal import Journal
-from shared.runtime.unwinding import execution_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ def _create(host: Host, published: Published, request: StartRequest, stored: val
     now = host.clock.now()
     run_id = ulid(now)
     asked = values.digest({"workflow": published.workflow, "version": request.version, "input": stored.digest})
-    writes = _records(published, request, stored, run_id, now)
+    writes = NewRun(run_id, published, request, stored, now, published.manifest.budget).writes()
     if request.key is None:
         with suppress(StoreConflict):  # only a lost answer's own write can stand under a new id
             host.store.commit(writes)
@@ -91,30 +91,44 @@ def _same(host: Host, place: Key, asked: str) -> str:
     return known.run
 
 
-def _records(published: Published, request: StartRequest, stored: values.Value, run_id: str, now: int) -> list[Write]:
-    pk = run_partition(request.tenant, run_id)
-    limits = published.manifest.budget
-    run = Run(
-        id=run_id,
-        tenant=request.tenant,
-        workflow=published.workflow,
-        version=published.version,
-        hash=published.hash,
-        machine=published.machine,
-        initiator=request.initiator,
-        trigger=request.trigger,
-        created=now,
-        input=stored,
-        limit_usd=limits.usd,
-        limit_tokens=limits.tokens,
-        limit_steps=limits.steps,
-        limit_active=_milliseconds(limits.active_time),
-    )
-    data = {"workflow": run.workflow, "version": run.version, "initiator": run.initiator, "trigger": run.trigger}
-    event = Event(seq=1, at=now, type="run_started", data=data)
-    head = new_head(limits)
-    records = (head, listed(run, head), event)
-    return [Write(Key(pk, record.sk), record.to_item(), None) for record in records]
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run about to be created; ``now`` in ms, ``parent`` as in its record."""
+
+    id: str
+    published: Published
+    request: StartRequest
+    input: values.Value
+    now: int
+    limits: Limits
+    parent: str | None = None
+
+    def writes(self) -> list[Write]:
+        """Return the writes that create it: its head, its facts and its first event."""
+        run, head = self._run(), new_head(self.limits)
+        data = {"workflow": run.workflow, "version": run.version, "initiator": run.initiator, "trigger": run.trigger}
+        event = Event(seq=1, at=self.now, type="run_started", data=data)
+        pk = run_partition(run.tenant, run.id)
+        return [Write(Key(pk, record.sk), record.to_item(), None) for record in (head, listed(run, head), event)]
+
+    def _run(self) -> Run:
+        return Run(
+            id=self.id,
+            tenant=self.request.tenant,
+            workflow=self.published.workflow,
+            version=self.published.version,
+            hash=self.published.hash,
+            machine=self.published.machine,
+            initiator=self.request.initiator,
+            trigger=self.request.trigger,
+            created=self.now,
+            input=self.input,
+            limit_usd=self.limits.usd,
+            limit_tokens=self.limits.tokens,
+            limit_steps=self.limits.steps,
+            limit_active=_milliseconds(self.limits.active_time),
+            parent=self.parent,
+        )
 
 
 def new_head(limits: Limits) -> Head:

@@ -1,23 +1,28 @@
-"""The names that expressions see: ``input``, ``steps``, ``run``, ``trigger``, loaded from a run's records."""
+"""The names that expressions see: ``input``, ``steps``, ``item``, ``loop``, ``run``, ``trigger``, from the records."""
 
 from __future__ import annotations
 
 import re
+from copy import copy
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
 from shared.definition.expressions import evaluate, render
+from shared.errors import PermanentFailure
+from shared.runtime.scopes import container_of, enclosing, frame_keys, graph_at, number_of, place_of, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from shared.ledger.records import Step
-    from shared.manifest import StepPlan
+    from shared.manifest import Manifest, Merge, StepPlan
     from shared.ports import Blobs
     from shared.runtime.journal import Snapshot
 
 _STEP_NAME = re.compile(r"\bsteps\s*\.\s*([a-z][a-z0-9_]*)")
+_LOOP = re.compile(r"\bloop\b")
+_INPUTS = re.compile(r"\binputs\b")
 
 
 def mentioned(*templates: Any) -> frozenset[str]:
@@ -25,10 +30,37 @@ def mentioned(*templates: Any) -> frozenset[str]:
     return frozenset(name for text in _texts(templates) for name in _STEP_NAME.findall(text))
 
 
-def mentions(plan: StepPlan) -> frozenset[str]:
-    """Return the steps whose records the plan's expressions and edges need."""
+def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
+    """Return the sort keys that deciding about a step needs.
+
+    The run, the step, its sources and what its expressions mention, its gate, the containers around it.
+    """
     conditions = [plan.when, *(edge.when for edge in plan.needs)]
-    return mentioned(dict(plan.spec), conditions) | {edge.source for edge in plan.needs}
+    names = mentioned(dict(plan.spec), conditions) | {edge.source for edge in plan.needs}
+    places = {place_of(name, manifest, scope) for name in names} - {None}
+    keys = {"RUN", f"STEP#{scope}{plan.id}", *(f"STEP#{place}" for place in places), *frame_keys(scope)}
+    if any(_LOOP.search(text) for text in _texts([dict(plan.spec), conditions])):
+        keys |= _previous_keys(manifest, scope)
+    return keys | ({f"GATE#{scope}{plan.approved_by}"} if plan.approved_by else set())
+
+
+def _previous_keys(manifest: Manifest, scope: str) -> set[str]:
+    before = _previous_scope(manifest, scope)
+    return {f"STEP#{before}{name}" for name in graph_at(manifest, before)} if before else set()
+
+
+def _previous_scope(manifest: Manifest, scope: str) -> str | None:
+    """Return the scope of the iteration before the innermost loop's current one, if there is one."""
+    for outer in reversed(enclosing(scope)[1:]):
+        if _container(manifest, outer).type == "loop":
+            number = number_of(outer)
+            return f"{container_of(outer)}[{number - 1}]/" if number > 1 else None
+    return None
+
+
+def _container(manifest: Manifest, scope: str) -> StepPlan:
+    path = container_of(scope)
+    return graph_at(manifest, scope_of(path))[path.rpartition("/")[2]]
 
 
 def _texts(value: Any) -> Iterable[str]:
@@ -42,27 +74,101 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(inner)
 
 
+def mentions_inputs(plan: StepPlan) -> bool:
+    """Tell whether any of the step's own expressions reads ``inputs``."""
+    return any(_INPUTS.search(text) for text in _texts([dict(plan.spec), [plan.when]]))
+
+
+def merge(kind: Merge, outputs: Mapping[str, Any]) -> Any:
+    """Merge upstream outputs, in the order of ``needs``. Raises PermanentFailure."""
+    if kind == "by_step":
+        return dict(outputs)
+    values_ = list(outputs.values())
+    if kind == "list":
+        return values_
+    if kind == "first":
+        return values_[0] if values_ else None
+    merged: dict[str, Any] = {}
+    for name, output in outputs.items():
+        if not isinstance(output, dict):
+            raise PermanentFailure(f"The output of {name} is no object, so `merge: {kind}` cannot merge it.")
+        given = cast("dict[str, Any]", output)
+        merged = {**merged, **given} if kind == "shallow" else _deep(merged, given)
+    return merged
+
+
+def _deep(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(first)
+    for name, value in second.items():
+        both = isinstance(merged.get(name), dict) and isinstance(value, dict)
+        merged[name] = _deep(merged[name], cast("dict[str, Any]", value)) if both else value
+    return merged
+
+
 class Scope:
     """Names for the expressions of one step instance, from a snapshot that holds the records it mentions."""
 
-    def __init__(self, seen: Snapshot, blobs: Blobs, prefix: str = "", extra: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, seen: Snapshot, blobs: Blobs, manifest: Manifest, scope: str = "", **extra: Any) -> None:
         run = seen.run
+        self._seen = seen
         self._blobs = blobs
-        self._names: dict[str, Any] = {
+        self._manifest = manifest
+        self.names: dict[str, Any] = {
             "input": values.load(run.input, blobs),
-            "steps": {step.path.removeprefix(prefix): self._seen(step) for step in seen.steps()},
+            "steps": dict(self._steps(scope)),
             "run": {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant},
             "trigger": {"kind": run.trigger, "initiator": run.initiator},
-            **(extra or {}),
+            **self._frames(scope),
+            **extra,
         }
 
-    def _seen(self, step: Step) -> dict[str, Any]:
+    def _steps(self, scope: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        scopes = enclosing(scope)
+        for step in self._seen.steps():
+            if scope_of(step.path) in scopes and not step.path.endswith("]"):
+                yield step.path.rpartition("/")[2], self._shown(step)
+
+    def _shown(self, step: Step) -> dict[str, Any]:
         failure = asdict(step.failure) if step.failure else None
         return {"output": values.load(step.output, self._blobs), "status": step.status, "error": failure}
 
+    def _frames(self, scope: str) -> dict[str, Any]:
+        """Return what maps and loops around the scope put into it; inner ones win."""
+        names: dict[str, Any] = {}
+        for outer in enclosing(scope)[1:]:
+            plan = _container(self._manifest, outer)
+            names.update(self._item(plan, outer) if plan.type == "map" else self._iteration(outer))
+        return names
+
+    def _item(self, plan: StepPlan, scope: str) -> dict[str, Any]:
+        frozen = self._seen.step(container_of(scope))
+        items: list[Any] = values.load(frozen.arguments if frozen else None, self._blobs) or []
+        number = number_of(scope)
+        item = items[number] if number < len(items) else None
+        return {"item": item, "index": number, plan.spec.get("as") or "item": item}
+
+    def _iteration(self, scope: str) -> dict[str, Any]:
+        before = _previous_scope(self._manifest, scope)
+        outputs = {
+            step.path.removeprefix(before): values.load(step.output, self._blobs)
+            for step in self._seen.steps()
+            if before and scope_of(step.path) == before
+        }
+        return {"loop": {"iteration": number_of(scope), "previous": outputs if before else None}}
+
+    def merging(self, kind: Merge, sources: tuple[str, ...]) -> Scope:
+        """Return the scope with ``inputs``: the outputs of the active ``sources``, merged as the step asks for.
+
+        Raises PermanentFailure when outputs that are no objects are to be merged into one.
+        """
+        outputs = {name: self.names["steps"][name]["output"] for name in sources}
+        merged = copy(self)
+        merged.names = {**self.names, "inputs": merge(kind, outputs)}
+        return merged
+
     def evaluate(self, expression: str) -> Any:
         """Evaluate a bare expression. Raises PermanentFailure with the expression's position."""
-        return evaluate(expression, self._names)
+        return evaluate(expression, self.names)
 
     def holds(self, condition: str | None) -> bool:
         """Tell whether a condition is true; no condition is."""
@@ -70,4 +176,4 @@ class Scope:
 
     def render(self, template: Any) -> Any:
         """Render every ``${...}`` inside a JSON template."""
-        return render(template, self._names)
+        return render(template, self.names)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from shared.runtime import protocol
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change
-from shared.runtime.scope import Scope, mentions
+from shared.runtime.scopes import graph_at, order_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from shared.ledger.records import Park, Step
     from shared.manifest import Manifest, StepPlan
@@ -23,54 +23,48 @@ if TYPE_CHECKING:
     from shared.runtime.task import Task
 
 
-def keys_for(plan: StepPlan, prefix: str) -> set[str]:
-    """Return the sort keys that deciding about a step needs: the run, the step, its sources and mentions, its gate."""
-    keys = {"RUN", f"STEP#{prefix}{plan.id}", *(f"STEP#{prefix}{name}" for name in mentions(plan))}
-    return keys | ({f"GATE#{prefix}{plan.approved_by}"} if plan.approved_by else set())
-
-
 def settle(host: Host, task: Task, step: Step) -> None:
     """Propagate what ``step``'s settling has made impossible, then wake who may go on."""
-    manifest, journal = host.manifest(task), host.journal(task)
+    graph = graph_at(host.manifest(task), task.scope)
     settled = [step.path.removeprefix(task.scope)]
-    if _may_prevent(step, manifest):
-        settled += _skip_dependents(host, journal, manifest, task)
+    if _may_prevent(step, graph):
+        settled += _skip_dependents(host, task, graph)
     for name in settled:
-        for target in manifest.steps[name].wakes if name in manifest.steps else ():
-            wake(host, task, manifest.steps[target])
+        for target in graph[name].wakes if name in graph else ():
+            wake(host, task, graph[target])
 
 
-def _may_prevent(step: Step, manifest: Manifest) -> bool:
+def _may_prevent(step: Step, graph: Mapping[str, StepPlan]) -> bool:
     """Tell whether the settling can have made another step impossible; a plainly completed step cannot."""
-    plan = manifest.steps.get(step.step)
+    plan = graph.get(step.step)
     if plan is None or not plan.dependents:
         return False
     if step.status != "completed" or step.type in {"router", "human_gate"}:
         return True
-    return any(
-        edge.when for target in plan.dependents for edge in manifest.steps[target].needs if edge.source == plan.id
-    )
+    edges = [edge for target in plan.dependents for edge in graph[target].needs]
+    return any(edge.when for edge in edges if edge.source == plan.id)
 
 
-def _skip_dependents(host: Host, journal: Journal, manifest: Manifest, task: Task) -> list[str]:
+def _skip_dependents(host: Host, task: Task, graph: Mapping[str, StepPlan]) -> list[str]:
     """Record every step that has become impossible downstream of the task's step; return their ids."""
     skipped: list[str] = []
-    queue = list(manifest.steps[task.step].dependents)
+    queue = list(graph[task.step].dependents)
     while queue:
-        plan = manifest.steps[queue.pop(0)]
-        if plan.id not in skipped and _skip_if_impossible(host, journal, plan, task):
+        plan = graph[queue.pop(0)]
+        if plan.id not in skipped and _skip_if_impossible(host, task, plan):
             skipped.append(plan.id)
             queue += plan.dependents
     return skipped
 
 
-def _skip_if_impossible(host: Host, journal: Journal, plan: StepPlan, task: Task) -> bool:
-    seen = journal.read(keys_for(plan, task.scope))
+def _skip_if_impossible(host: Host, task: Task, plan: StepPlan) -> bool:
+    journal = host.journal(task)
+    seen = journal.read(host.keys(task, plan))
     path = f"{task.scope}{plan.id}"
     known = seen.step(path)
     if known and known.settled:
         return known.status == "skipped"
-    now = verdict(replace(plan, when=None), task.scope, seen, Scope(seen, host.blobs, task.scope))
+    now = verdict(replace(plan, when=None), task.scope, seen, host.names(task, seen))
     if now.kind != "skip":
         return False
     step, _ = journal.transact(seen, lambda again: protocol.skip(plan, path, now.reason, host.clock.now(), again))
@@ -81,7 +75,7 @@ def wake(host: Host, task: Task, target: StepPlan) -> None:
     """Answer the await before ``target`` if it is parked and its wait is over."""
     journal = host.journal(task)
     path = f"{task.scope}{target.id}"
-    seen = journal.read({*keys_for(target, task.scope), f"PARK#{path}"})
+    seen = journal.read({*host.keys(task, target), f"PARK#{path}"})
     park = seen.park(path)
     if park and over(host, task, target, seen):
         host.engine.succeed(park.token, {})
@@ -93,7 +87,7 @@ def over(host: Host, task: Task, target: StepPlan, seen: Snapshot) -> bool:
     if known and known.settled:
         return True
     plan = replace(target, when=None)
-    return verdict(plan, task.scope, seen, Scope(seen, host.blobs, task.scope)).kind != "blocked"
+    return verdict(plan, task.scope, seen, host.names(task, seen)).kind != "blocked"
 
 
 def register(journal: Journal, park: Park, others: Iterable[str]) -> tuple[Park, Snapshot]:
@@ -107,3 +101,27 @@ def register(journal: Journal, park: Park, others: Iterable[str]) -> tuple[Park,
 
     valid, _ = journal.transact(journal.read([park.sk]), decide)
     return valid, journal.read({park.sk, *others})
+
+
+def unsettled(manifest: Manifest, scope: str, seen: Snapshot) -> list[str]:
+    """Return the steps of a scope's graph that have not settled."""
+    steps = {name: seen.step(f"{scope}{name}") for name in order_at(manifest, scope)}
+    return [name for name, step in steps.items() if step is None or not step.settled]
+
+
+def skip_unreached(host: Host, task: Task, seen: Snapshot) -> Snapshot:
+    """Record the skip of every step of the task's scope that was never reached and never will be.
+
+    ``seen`` holds all records of the run; so does the snapshot that is returned.
+    """
+    journal, graph, now = host.journal(task), graph_at(host.manifest(task), task.scope), host.clock.now()
+    for name in unsettled(host.manifest(task), task.scope, seen):
+        plan, path = graph[name], f"{task.scope}{name}"
+        found = verdict(replace(plan, when=None), task.scope, seen, host.names(task, seen))
+        if found.kind == "skip":
+            seen = _skip(journal, seen, plan, path, found.reason, now)
+    return seen
+
+
+def _skip(journal: Journal, seen: Snapshot, plan: StepPlan, path: str, reason: str, now: int) -> Snapshot:
+    return journal.transact(seen, lambda again: protocol.skip(plan, path, reason, now, again))[1]

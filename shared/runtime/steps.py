@@ -12,8 +12,8 @@ from shared.runtime.host import COMPENSATE, FALLBACK, plan_of
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
 from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
-from shared.runtime.scope import Scope
-from shared.runtime.settle import keys_for, settle
+from shared.runtime.scopes import frame_keys
+from shared.runtime.settle import settle
 
 if TYPE_CHECKING:
     from shared.ledger.records import Step
@@ -41,7 +41,7 @@ def run_step(host: StepHost, task: Task) -> dict[str, Any]:
     path = task.path + _SUFFIX[task.op]
     plan = plan_of(host.manifest(task), path, task.template)
     journal = host.journal(task)
-    seen = journal.read({*keys_for(plan, task.scope), f"STEP#{task.path}", f"STEP#{path}"})
+    seen = journal.read({*host.keys(task, plan), f"STEP#{task.path}", f"STEP#{path}"})
     known = seen.step(path)
     step = known if known and known.settled else _attempt(host, task, plan, path, journal, seen)
     if task.op == "fallback":
@@ -59,7 +59,7 @@ def enter(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot)
     """Decide whether the step may run. A compensation or a fallback may: who started it has decided that."""
     if path != task.path:
         return READY
-    found = verdict(plan, task.scope, seen, Scope(seen, host.blobs, task.scope))
+    found = verdict(plan, task.scope, seen, host.names(task, seen))
     if found.kind == "blocked":
         raise TransientFailure(f"Step {path} was started before {found.reason} had settled; it waits and tries again.")
     return found
@@ -122,7 +122,7 @@ def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: S
     def decide(seen: Snapshot) -> Change[None]:
         step = seen.step(path) or protocol.new_step(plan, path, task.epoch)
         over = step.settled or step.open or step.closed_by == task.attempt
-        if over or protocol.stopped(seen.head, step, task):
+        if over or protocol.stopped(seen, step, task):
             return Change(None)
         outcome = Outcome(failure=protocol.failure_of(failure))
         failed = replace(protocol.finished(step, outcome, host.clock.now(), 0), closed_by=task.attempt)
@@ -130,4 +130,4 @@ def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: S
         return Change(None, (failed,), (Note("step_failed", path, None, {"error": error}),))
 
     journal = host.journal(task)
-    journal.transact(journal.read([f"STEP#{path}"]), decide)
+    journal.transact(journal.read([f"STEP#{path}", *frame_keys(task.scope)]), decide)

@@ -10,6 +10,8 @@ from shared.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from shared.ledger.records import Run
+
 LEASE_MARGIN = 5_000
 """Milliseconds after a process's hard end until it counts as dead."""
 
@@ -58,15 +60,23 @@ class Task:
         return self.deadline + LEASE_MARGIN
 
 
+def run_task(run: Run, epoch: int, path: str = "") -> Task:
+    """Return a task that stands for the step at ``path`` of a run, where no engine delivers one."""
+    scope, slash, step = path.rpartition("/")
+    return Task("", step, scope + slash, run.id, run.tenant, run.workflow, run.version, epoch, "", "", 0)
+
+
 def parse_task(event: Mapping[str, Any], context: LambdaContext, now: int) -> Task:
     """Parse a state's payload. Raises InvalidRequest, naming the field, for anything that the compiler did not make."""
     try:
         run = event["run"]
+        # Where a step is named by its whole path (a compensation), its scope is part of that.
+        inside, _, step = event.get("step", "").rpartition("/")
         error: Mapping[str, Any] = event.get("error") or {}
         return Task(
             op=event["op"],
-            step=event.get("step", ""),
-            scope=event.get("scope", ""),
+            step=step,
+            scope=event.get("scope", "") + (f"{inside}/" if inside else ""),
             run=run["id"],
             tenant=run["tenant"],
             workflow=run["workflow"],

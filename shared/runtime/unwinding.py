@@ -1,28 +1,23 @@
-"""How a run stops early: the mark on its head, and the machine that answers, waits, undoes and writes the end."""
+"""What the unwind machine asks for: answer who waits, wait for who works, undo, write the end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import Conflict
-from shared.ledger.records import Ending, Failure, Gate, Head, Step
+from shared.ledger.records import Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
+from shared.runtime.children import answer_parent, stop_child
 from shared.runtime.host import COMPENSATE
 from shared.runtime.journal import Change, Note, Snapshot
 
 if TYPE_CHECKING:
-    from shared.manifest import Manifest
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal
     from shared.runtime.task import Task
 
 PATIENCE = 1800
 """Longest single wait (s) of the unwind machine before it looks again."""
-
-
-REASON_BYTES = 400
-"""Longest reason on the head, which stays below 1 KB whatever people write."""
 BATCH = 30
 """Gates, and steps, changed in one transaction: with their events it stays below DynamoDB's 100 items."""
 _ASLEEP = frozenset({"waiting", "paused", "retrying"})
@@ -30,73 +25,27 @@ UNDO_ATTEMPTS = 4
 """How often a compensation is tried before a person is asked."""
 
 
-def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
-    """Mark the head as unwinding towards ``ending``: nothing opens any more, what is open may still close."""
-    reason = reason.encode(errors="replace")[:REASON_BYTES].decode(errors="ignore")
-    note = Note("run_unwinding", None, None, {"towards": ending, "reason": reason})
-    return replace(head, unwinding=ending, reason=reason), note
-
-
-def request(host: Host, journal: Journal, ending: Ending, reason: str, unwind_machine: str) -> Snapshot:
-    """Ask the run to end as ``ending`` and see to it that it is unwound. Raises Conflict when it has ended already."""
-
-    def decide(seen: Snapshot) -> Change[None]:
-        head = seen.head
-        if head.ended:
-            raise Conflict(f"The run has already ended as {head.ended}.", code="run_ended")
-        if head.unwinding:
-            return Change(None)
-        marked, note = begin(head, ending, reason)
-        return Change(None, (marked,), (note,))
-
-    _, after = journal.transact(journal.read(["RUN"]), decide)
-    start_unwinding(host, after, unwind_machine)
-    return after
-
-
-def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str, dead: str = "") -> None:
-    """Start the unwind machine for this epoch of the run; starting it again is harmless.
-
-    ``dead`` names an execution of it that failed: the next takes another name, since a name is used once.
-    """
-    run, head = seen.run, seen.head
-    name = f"{run.id}.{head.epoch}"
-    if dead:
-        generation = dead.removeprefix(name).removeprefix(".")
-        name = f"{name}.{int(generation or 1) + 1}"
-    host.engine.start(unwind_machine, name, execution_input(seen))
-
-
-def execution_input(seen: Snapshot) -> dict[str, Any]:
-    """Return an execution's input: which run it serves. It has the same size for every run."""
-    run, head = seen.run, seen.head
-    pin = {
-        "id": run.id,
-        "tenant": run.tenant,
-        "workflow": run.workflow,
-        "version": run.version,
-        "epoch": head.epoch,
-    }
-    return {"run": pin, "scope": "", "routes": {}}
-
-
-def unwind(host: Host, task: Task) -> dict[str, Any]:
+def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
     """Do the next thing that unwinding needs.
 
     Returns the action: ``wait`` with seconds, ``compensate`` with a step, or ``done``.
     """
-    journal, manifest = host.journal(task), host.manifest(task)
+    journal = host.journal(task)
     seen = journal.read_all()
     if seen.head.ended or not seen.head.unwinding or seen.head.epoch != task.epoch:
+        answer_parent(host, task.tenant, task.run)
         return _answer("done")
     seen = _answer_all(host, journal, seen)
+    if end_children(host, seen, "", "cancelled", unwind_machine):
+        return _answer("wait", seconds=2)
     if seen.head.open:
         return _answer("wait", seconds=_drain(host, journal, seen))
     if any(step.status == "unknown" and not step.settled for step in seen.steps()):
         return _answer("wait", seconds=PATIENCE)
-    step = _next_compensation(seen, manifest)
+    step = _next_compensation(seen)
     if step is None:
         _end(journal, seen, host.clock.now())
+        answer_parent(host, task.tenant, task.run)
         return _answer("done")
     return _undo(journal, seen, step)
 
@@ -138,19 +87,45 @@ def _answer_all(host: Host, journal: Journal, seen: Snapshot) -> Snapshot:
     changed = 1
     while changed:
         changed, seen = journal.transact(seen, cancel_waiting)
-    for record in (*seen.gates(), *seen.parks()):
-        if record.token:
-            host.engine.fail(record.token, "Signalbox.Unwinding", f"the run is {seen.head.unwinding}")
+    _send(host, seen, "", f"the run is {seen.head.unwinding}")
     return seen
 
 
-def cancel_waiting(seen: Snapshot) -> Change[int]:
-    """Cancel open gates and parked steps, as many as one transaction holds; tell how many there were.
+def close_scope(host: Host, journal: Journal, prefix: str, unwind_machine: str) -> None:
+    """Cancel what waits inside a failed item or container (paths under ``prefix``) and answer its tokens."""
+    changed, seen = 1, journal.read_all()
+    while changed:
+        changed, seen = journal.transact(seen, lambda again: cancel_waiting(again, prefix))
+    _send(host, seen, prefix, "the item has failed")
+    end_children(host, seen, prefix, "cancelled", unwind_machine)
+
+
+def _send(host: Host, seen: Snapshot, prefix: str, why: str) -> None:
+    """Answer every token under ``prefix`` so that its state goes on: it then finds that nothing opens any more."""
+    for gate in seen.gates():
+        if gate.token and gate.path.startswith(prefix):
+            host.engine.fail(gate.token, "Signalbox.Unwinding", why)
+    for park in seen.parks():
+        if park.token and park.path.startswith(prefix):
+            _release(host, park, why)
+
+
+def _release(host: Host, park: Park, why: str) -> None:
+    if park.kind == "await":
+        host.engine.succeed(park.token, {})
+    elif park.kind == "pause":
+        host.engine.succeed(park.token, {"action": "fail", "seconds": 0})
+    else:
+        host.engine.fail(park.token, "Signalbox.Unwinding", why)
+
+
+def cancel_waiting(seen: Snapshot, prefix: str = "") -> Change[int]:
+    """Cancel open gates and parked steps under ``prefix``, as many as one transaction holds; tell how many.
 
     A call that may have happened is not cancelled: what became of it is for a person to say.
     """
-    gates = [gate for gate in seen.gates() if gate.status == "open"][:BATCH]
-    still = [step for step in seen.steps() if not (step.open or step.settled or step.path.endswith(COMPENSATE))]
+    gates = [gate for gate in seen.gates() if gate.status == "open" and gate.path.startswith(prefix)][:BATCH]
+    still = [step for step in seen.steps() if _unfinished(step) and step.path.startswith(prefix)]
     doubtful = [step for step in still if step.status != "unknown" and _in_doubt(step)][:BATCH]
     asleep = [step for step in still if step.status in _ASLEEP and not _in_doubt(step)][: BATCH - len(doubtful)]
     if not (gates or asleep or doubtful):
@@ -166,6 +141,11 @@ def cancel_waiting(seen: Snapshot) -> Change[int]:
     return Change(len(records), (head, *records), tuple(notes))
 
 
+def _unfinished(step: Step) -> bool:
+    """Tell whether the step is neither under way nor over. Children end by themselves, compensations must not end."""
+    return not (step.open or step.settled or step.path.endswith(COMPENSATE) or step.type == "sub_workflow")
+
+
 def _in_doubt(step: Step) -> bool:
     """Tell whether the step's call changes something and may have happened."""
     return step.call is not None and step.call.risk != "read" and protocol.uncertain(step)
@@ -177,6 +157,15 @@ def _cancelled_gate(gate: Gate) -> Gate:
 
 def _cancelled_step(step: Step) -> Step:
     return replace(step, status="cancelled", settled=True)
+
+
+def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind_machine: str) -> bool:
+    """Ask the children of waiting sub-workflows under ``prefix`` to end. Returns whether one still goes on."""
+    waiting = [step for step in seen.steps() if step.child and not step.settled and not step.failure]
+    alive = [step for step in waiting if step.path.startswith(prefix)]
+    why = f"its parent run {seen.run.id} ends"
+    ended = [stop_child(host, seen.run.tenant, step.child or "", ending, why, unwind_machine) for step in alive]
+    return not all(ended)
 
 
 def _drain(host: Host, journal: Journal, seen: Snapshot) -> int:
@@ -203,11 +192,11 @@ def _give_up(seen: Snapshot, paths: list[str], now: int) -> Change[None]:
     return Change(None, (head, *records), tuple(notes))
 
 
-def _next_compensation(seen: Snapshot, manifest: Manifest) -> Step | None:
+def _next_compensation(seen: Snapshot) -> Step | None:
     """Return the latest completed reversible step that is not undone yet; only failed and cancelled runs undo."""
     if seen.head.unwinding not in {"failed", "cancelled"}:
         return None
-    done = [step for step in seen.steps() if step.status == "completed" and _undoable(step, manifest)]
+    done = [step for step in seen.steps() if step.status == "completed" and _undoable(step)]
     done = [step for step in done if not _settled(seen.step(f"{step.path}{COMPENSATE}"))]
     return max(done, key=lambda step: step.settled_seq or 0, default=None)
 
@@ -216,9 +205,8 @@ def _settled(step: Step | None) -> bool:
     return step is not None and step.settled
 
 
-def _undoable(step: Step, manifest: Manifest) -> bool:
-    plan = manifest.steps.get(step.step)
-    return plan is not None and plan.type == "tool" and plan.risk == "reversible" and "/" not in step.path[-12:]
+def _undoable(step: Step) -> bool:
+    return step.call is not None and step.call.risk == "reversible" and not step.path.endswith(COMPENSATE)
 
 
 def _end(journal: Journal, seen: Snapshot, now: int) -> None:

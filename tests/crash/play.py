@@ -15,6 +15,7 @@ from machine import UNWIND, Execution, Killed, World
 
 from shared.compiler import unwind_machine
 from shared.errors import Conflict
+from shared.runtime.ending import request
 from shared.runtime.finalise import finalise
 from shared.runtime.gates import decide_gate
 from shared.runtime.host import COMPENSATE
@@ -22,7 +23,6 @@ from shared.runtime.outbox import send
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.task import Task
-from shared.runtime.unwinding import request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,16 +11,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from shared.runtime.cascade import cascade
-from shared.runtime.control import finish, run_free
 from shared.runtime.gates import GateHost, run_gate
 from shared.runtime.host import StepHost
 from shared.runtime.journal import Journal, Snapshot
-from shared.runtime.parking import await_step, park_step
+from shared.runtime.operations import control
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.steps import run_step
 from shared.runtime.task import parse_task
-from shared.runtime.unwinding import unwind
 from shared.settings import Person
 from shared.testing import (
     FakeEngine,
@@ -128,10 +125,7 @@ class World:
             return run_step(self.steps, task)
         if function == "${GateFunction}":
             return run_gate(self.gates, task)
-        if task.op == "cascade":
-            return cascade(self.steps, task, UNWIND)
-        plain = {"run": run_free, "finish": finish, "await": await_step, "park": park_step, "unwind": unwind}
-        return plain[task.op](self.steps, task)
+        return control(self.steps, task, UNWIND)
 
 
 def _letter(gate: Any, run: Any, person: Person, shown: Any) -> Any:
@@ -176,7 +170,7 @@ class Execution:
         while name:
             state = machine["States"][name]
             self.visited.append(name)
-            assert len(self.visited) < 500, f"the machine runs in circles: {self.visited[-12:]}"
+            assert len(self.visited) < 5000, f"the machine runs in circles: {self.visited[-12:]}"
             try:
                 following = yield from getattr(self, f"_{state['Type'].lower()}")(name, state, data)
             except TaskError as error:
@@ -247,7 +241,21 @@ class Execution:
         return state["Next"]
 
     def _parallel(self, _name: str, state: dict[str, Any], data: dict[str, Any]) -> Walk:
-        running = [self._machine(branch, data) for branch in state["Branches"]]
+        given = self._given(state.get("Parameters"), data)
+        yield from self._together([self._machine(branch, given) for branch in state["Branches"]])
+        return state.get("Next", "")
+
+    def _map(self, _name: str, state: dict[str, Any], data: dict[str, Any]) -> Walk:
+        body = state["ItemProcessor"]
+        items = _get(data, state["ItemsPath"])
+        yield from self._together([self._machine(body, self._given(state["ItemSelector"], data, one)) for one in items])
+        return state.get("Next", "")
+
+    def _given(self, template: dict[str, Any] | None, data: dict[str, Any], item: Any = None) -> dict[str, Any]:
+        there = {"run": self.input["run"], "entered": "", "token": "", "retries": 0, "item": item}
+        return data if template is None else _filled(template, data, there)
+
+    def _together(self, running: list[Walk]) -> Walk:
         while running:
             tokens: list[str] = []
             for branch in list(running):
@@ -257,7 +265,6 @@ class Execution:
                     running.remove(branch)
             if running and not self._any_answered(tokens):
                 yield tuple(tokens)
-        return state.get("Next", "")
 
     def _any_answered(self, tokens: list[str]) -> bool:
         return bool({answer[0] for answer in self.world.engine.answers} & set(tokens))
@@ -276,7 +283,11 @@ def _pause(state: dict[str, Any], error: TaskError, retries: int) -> float | Non
     for retrier in state.get("Retry", ()):
         if {"States.ALL", error.name} & set(retrier["ErrorEquals"]):
             within = retries < retrier["MaxAttempts"]
-            return min(retrier["IntervalSeconds"] * 2**retries, retrier["MaxDelaySeconds"]) if within else None
+            return (
+                min(retrier.get("IntervalSeconds", 1) * 2**retries, retrier.get("MaxDelaySeconds", 60))
+                if within
+                else None
+            )
     return None
 
 
@@ -286,13 +297,18 @@ def _filled(template: dict[str, Any], data: dict[str, Any], there: dict[str, Any
         "$$.State.EnteredTime": there["entered"],
         "$$.State.RetryCount": there["retries"],
         "$$.Task.Token": there["token"],
+        "$$.Map.Item.Value": there.get("item"),
     }
-    return {
-        key.removesuffix(".$"): (context[value] if value in context else _get(data, value))
-        if key.endswith(".$")
-        else value
-        for key, value in template.items()
-    }
+
+    def fill(key: str, value: Any) -> Any:
+        if not key.endswith(".$"):
+            return value
+        if value.startswith("States.Format("):
+            pattern, *paths = value.removeprefix("States.Format(").removesuffix(")").split(", ")
+            return pattern.strip("'").format(*(fill(".$", path) for path in paths))
+        return context[value] if value in context else _get(data, value)
+
+    return {key.removesuffix(".$"): fill(key, value) for key, value in template.items()}
 
 
 def _get(data: Any, path: str) -> Any:

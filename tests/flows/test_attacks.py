@@ -14,10 +14,10 @@ from test_other_runs import world as made
 
 from shared.errors import Conflict, InvalidRequest, PermanentFailure, RateLimited, StepTimeout, TransientFailure
 from shared.manifest import Edge, Retry, StepPlan
+from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.parking import Order, decide_resume, resume_step
 from shared.runtime.protocol import Outcome
-from shared.runtime.unwinding import request
 
 DEEP = "[" * 3000 + "]" * 3000
 UNDO = {"compensate": {"tool": "do", "with": {"step": "undo"}}}

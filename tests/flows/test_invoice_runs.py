@@ -10,9 +10,9 @@ from invoices import INVOICE, posted, task, types, word, world
 from machine import FINANCE, UNWIND
 
 from shared.errors import Conflict, Forbidden, InvalidRequest, TransientFailure
+from shared.runtime.ending import request
 from shared.runtime.gates import decide_gate
 from shared.runtime.parking import Order, resume_step
-from shared.runtime.unwinding import request
 
 
 def test_a_small_and_certain_invoice_goes_straight_through():

@@ -12,11 +12,11 @@ from shared.compiler import compile_manifest
 from shared.errors import Conflict, PermanentFailure, PolicyViolation, TransientFailure
 from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
 from shared.ports import Key, Write
+from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.journal import Change
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.task import Task
-from shared.runtime.unwinding import request
 from shared.testing import FakeModels, FakeTools
 
 BUDGET = Limits(usd=10**9, tokens=10_000, steps=30, active_time=3600.0)
@@ -268,3 +268,24 @@ def test_a_conflict_reads_again_what_had_no_record_before():
 
     w.journal.transact(seen, decide)
     assert [step is None for step in met] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("by_step", {"a": {"x": {"p": 1}}, "b": {"x": {"q": 2}}}),
+        ("shallow", {"x": {"q": 2}}),
+        ("deep", {"x": {"p": 1, "q": 2}}),
+        ("list", [{"x": {"p": 1}}, {"x": {"q": 2}}]),
+        ("first", {"x": {"p": 1}}),
+    ],
+)
+def test_upstream_outputs_are_merged_as_the_step_asks_for(kind, expected):
+    def given(name, value, *needs):
+        return StepPlan(name, "transform", tuple(map(Edge, needs)), spec={"set": value})
+
+    merged = StepPlan("m", "transform", tuple(map(Edge, "abc")), merge=kind, spec={"set": {"all": "${ inputs }"}})
+    w = world(given("a", {"x": {"p": 1}}), given("b", {"x": {"q": 2}}), tool("c", when="false"), merged)
+    assert w.start({}).status == "SUCCEEDED"
+    assert json.loads(w.records.step("m").output.text) == {"all": expected}
+    check(w)

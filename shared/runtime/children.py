@@ -1,0 +1,209 @@
+"""Child runs: a sub-workflow with its own run, version, budget and log, whose end answers the parent's step.
+
+The child's envelope is carved out of the parent's head in the transaction that creates it, and what it did not use goes
+back when it ends. A paused child leaves its parent waiting; a resumed one still answers it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shared import values
+from shared.budget import rules
+from shared.errors import BudgetExceeded, Conflict, PermanentFailure, StepFailure, failure_named
+from shared.ids import ulid_from
+from shared.ledger.records import Amount, Head, Park, Run, Step
+from shared.manifest import Limits
+from shared.runtime import protocol
+from shared.runtime.calls import fits
+from shared.runtime.ending import execution_input, request
+from shared.runtime.host import plan_of
+from shared.runtime.joins import verdict
+from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.maps import sinks
+from shared.runtime.protocol import Outcome
+from shared.runtime.runs import NewRun, StartRequest
+from shared.runtime.settle import register, settle
+from shared.runtime.steps import NotOpened, record_failure, result, skipped
+from shared.runtime.task import Task, run_task
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Ending
+    from shared.manifest import StepPlan
+    from shared.runtime.host import Host, Published
+
+
+def run_child(host: Host, task: Task) -> None:
+    """Create and start the child once, register this delivery's token, and answer it when the child has ended.
+
+    Raises StepFailure after recording it when the child cannot be created.
+    """
+    plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
+    seen = journal.read(host.keys(task, plan))
+    step = seen.step(task.path)
+    if step is None or (not step.settled and (step.child is None or step.status == "retrying")):
+        step = _create(host, task, plan, journal, seen)
+    if step.settled or step.child is None:
+        settle(host, task, step)
+        host.engine.succeed(task.token, result(step))
+        return
+    register(journal, Park(path=task.path, kind="child", token=task.token, entry=task.entry), [])
+    child = Journal(host.store, host.clock, task.tenant, step.child).read(["RUN"])
+    host.engine.start(child.run.machine, f"{child.run.id}.{child.head.epoch}", execution_input(child))
+    if child.head.ended:
+        answer_parent(host, task.tenant, step.child)
+
+
+def _create(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+    known = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
+    stop = protocol.stopped(seen, known, task)
+    if stop:
+        raise NotOpened(f"Sub-workflow {task.path} opens nothing: {stop.why}.")
+    try:
+        entry = verdict(plan, task.scope, seen, host.names(task, seen))
+        if entry.kind == "skip":
+            return skipped(host, plan, task.path, entry.reason, journal, seen)
+        published = host.definitions.published(plan.spec["workflow"], plan.spec.get("version"))
+        given = _input(host, task, plan, published, seen)
+        birth = _Birth(task, plan, published, given, host.clock.now())
+        return journal.transact(seen, birth.decide)[0]
+    except StepFailure as failure:
+        record_failure(host, task, plan, task.path, failure)
+        raise
+
+
+def _input(host: Host, task: Task, plan: StepPlan, published: Published, seen: Snapshot) -> values.Value:
+    given = host.names(task, seen, plan).render(dict(plan.spec.get("with") or {}))
+    wrong = fits(given, published.manifest.input)
+    if wrong:
+        raise PermanentFailure(f"The input of {published.workflow} does not fit its schema at {wrong}")
+    return values.store(given, host.blobs, task.tenant)
+
+
+class _Birth:
+    """The one transaction on both heads by which a child comes to be."""
+
+    def __init__(self, task: Task, plan: StepPlan, published: Published, given: values.Value, now: int) -> None:
+        self._task, self._plan, self._published, self._given, self._now = task, plan, published, given, now
+
+    def decide(self, seen: Snapshot) -> Change[Step]:
+        """Carve the envelope and create the child, unless that has been done. Raises BudgetExceeded."""
+        task = self._task
+        known = seen.step(task.path) or protocol.new_step(self._plan, task.path, task.epoch)
+        if known.settled or (known.child and known.status == "waiting"):
+            return Change(known)
+        limits = envelope(seen.head, self._plan.budget, self._published.manifest.budget)
+        hold = Amount(usd=limits.usd or 0, tokens=limits.tokens or 0, steps=limits.steps or 0)
+        refusal = rules.short(seen.head, hold)
+        if refusal:
+            raise BudgetExceeded(str(refusal))
+        child = child_id(task.run, task.path, known.attempt + 1, self._now)
+        waiting = replace(
+            known,
+            status="waiting",
+            attempt=known.attempt + 1,
+            child=child,
+            hold=hold,
+            failure=None,
+            started=known.started or self._now,
+        )
+        data = {"child": child, "workflow": self._published.workflow, "version": self._published.version}
+        note = Note("child_started", task.path, waiting.attempt, data)
+        writes = tuple(self._new(seen.run, child, limits).writes())
+        return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), (note,), writes)
+
+    def _new(self, parent: Run, child: str, limits: Limits) -> NewRun:
+        asked = StartRequest(parent.tenant, parent.initiator, "sub_workflow", {})
+        above = f"{parent.id}|{self._task.path}"
+        return NewRun(child, self._published, asked, self._given, self._now, limits, above)
+
+
+def child_id(parent: str, path: str, attempt: int, now: int) -> str:
+    """Return the child's run id: the same for every delivery of one attempt, a ULID like any other."""
+    return ulid_from(now, hashlib.sha256(f"{parent}|{path}|{attempt}".encode()).digest()[:10])
+
+
+def envelope(head: Head, own: Limits, child: Limits) -> Limits:
+    """Return the child's limits: the step's budget, else the child's own, else all that the parent has left."""
+
+    def pick(first: Any, second: Any, left: Any) -> Any:
+        return first if first is not None else second if second is not None else left
+
+    left = None if head.active_left is None else head.active_left / 1000
+    return Limits(
+        usd=pick(own.usd, child.usd, head.left_usd),
+        tokens=pick(own.tokens, child.tokens, head.left_tokens),
+        steps=pick(own.steps, child.steps, head.left_steps),
+        active_time=pick(own.active_time, child.active_time, left),
+    )
+
+
+def answer_parent(host: Host, tenant: str, child: str) -> None:
+    """Close the parent's step by how the child ended and answer its token. Repeating it is harmless."""
+    ended = Journal(host.store, host.clock, tenant, child).read_all()
+    if not ended.run.parent or not ended.head.ended:
+        return
+    parent, path = ended.run.parent.split("|", 1)
+    journal = Journal(host.store, host.clock, tenant, parent)
+    seen = journal.read(["RUN", f"STEP#{path}", f"PARK#{path}"])
+    outcome = _outcome(host, ended)
+    now = host.clock.now()
+    end = ChildEnd(child, outcome, ended.head.active_left or 0, now)
+    step, after = journal.transact(seen, lambda again: decide_end(again, path, end))
+    if step is None:
+        return
+    task = run_task(after.run, after.head.epoch, path)
+    if step.settled:
+        settle(host, task, step)
+    park = journal.read([f"PARK#{path}"]).park(path)
+    if park and step.settled:
+        host.engine.succeed(park.token, result(step))
+    elif park:
+        host.engine.fail(park.token, "Signalbox.ChildFailed", f"run {child} has {ended.head.ended}")
+
+
+def _outcome(host: Host, ended: Snapshot) -> Outcome:
+    spent = sum((step.spent for step in ended.steps()), Amount())
+    if ended.head.ended != "completed":
+        kind = "timeout" if ended.head.ended == "timed_out" else "permanent"
+        failure = failure_named(kind, f"Run {ended.run.id} has {ended.head.ended}: {ended.head.reason or ''}")
+        return Outcome(used=spent, failure=protocol.failure_of(failure))
+    outputs = sinks(host, run_task(ended.run, ended.head.epoch), ended)
+    output = {"run": ended.run.id, "status": ended.head.ended, "outputs": outputs}
+    return Outcome(used=spent, output=values.store(output, host.blobs, ended.run.tenant))
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """How a child ended, when (ms), and the active time (ms) that it left of its envelope."""
+
+    child: str
+    outcome: Outcome
+    active_left: int
+    now: int
+
+
+def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
+    """Close the parent's step and give back what the child did not use. None = the step waits for another child."""
+    step, outcome, now = seen.step(path), end.outcome, end.now
+    if step is None or step.child != end.child:
+        return Change(None)
+    if step.settled or step.failure:
+        return Change(step)
+    used = outcome.used or Amount()
+    closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 1), hold=Amount(), spent=step.spent + used)
+    note = protocol.closing_note(step, closed, used, now)
+    return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed), (note,))
+
+
+def stop_child(host: Host, tenant: str, child: str, ending: Ending, reason: str, unwind_machine: str) -> bool:
+    """Ask a child to end. Returns whether it has ended; it answers its parent then."""
+    journal = Journal(host.store, host.clock, tenant, child)
+    try:
+        request(host, journal, ending, reason, unwind_machine)
+    except Conflict:
+        answer_parent(host, tenant, child)
+        return True
+    return False

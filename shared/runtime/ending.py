@@ -1,0 +1,62 @@
+"""How a run is asked to end early: the mark on its head, and the machine that sees to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import Conflict
+from shared.runtime.journal import Change, Note, Snapshot
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Ending, Head
+    from shared.runtime.host import Host
+    from shared.runtime.journal import Journal
+
+
+REASON_BYTES = 400
+"""Longest reason on the head, which stays below 1 KB whatever people write."""
+
+
+def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
+    """Mark the head as unwinding towards ``ending``: nothing opens any more, what is open may still close."""
+    reason = reason.encode(errors="replace")[:REASON_BYTES].decode(errors="ignore")
+    note = Note("run_unwinding", None, None, {"towards": ending, "reason": reason})
+    return replace(head, unwinding=ending, reason=reason), note
+
+
+def request(host: Host, journal: Journal, ending: Ending, reason: str, unwind_machine: str) -> Snapshot:
+    """Ask the run to end as ``ending`` and see to it that it is unwound. Raises Conflict when it has ended already."""
+
+    def decide(seen: Snapshot) -> Change[None]:
+        head = seen.head
+        if head.ended:
+            raise Conflict(f"The run has already ended as {head.ended}.", code="run_ended")
+        if head.unwinding:
+            return Change(None)
+        marked, note = begin(head, ending, reason)
+        return Change(None, (marked,), (note,))
+
+    _, after = journal.transact(journal.read(["RUN"]), decide)
+    start_unwinding(host, after, unwind_machine)
+    return after
+
+
+def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str, dead: str = "") -> None:
+    """Start the unwind machine for this epoch of the run; starting it again is harmless.
+
+    ``dead`` names an execution of it that failed: the next takes another name, since a name is used once.
+    """
+    run, head = seen.run, seen.head
+    name = f"{run.id}.{head.epoch}"
+    if dead:
+        generation = dead.removeprefix(name).removeprefix(".")
+        name = f"{name}.{int(generation or 1) + 1}"
+    host.engine.start(unwind_machine, name, execution_input(seen))
+
+
+def execution_input(seen: Snapshot) -> dict[str, Any]:
+    """Return an execution's input: which run it serves. It has the same size for every run."""
+    run, head = seen.run, seen.head
+    pin = {"id": run.id, "tenant": run.tenant, "workflow": run.workflow, "version": run.version, "epoch": head.epoch}
+    return {"run": pin, "scope": "", "routes": {}}

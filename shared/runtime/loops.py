@@ -1,0 +1,101 @@
+"""Loops: the body again and again until a condition holds, at most so many times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from shared import values
+from shared.errors import PermanentFailure, StepFailure, failure_named
+from shared.runtime import protocol
+from shared.runtime.host import plan_of
+from shared.runtime.joins import verdict
+from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.maps import body_output
+from shared.runtime.protocol import Outcome
+from shared.runtime.settle import settle, skip_unreached, unsettled
+from shared.runtime.steps import NotOpened, record_failure, skipped
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Step
+    from shared.manifest import StepPlan
+    from shared.runtime.host import Host
+    from shared.runtime.journal import Journal
+    from shared.runtime.task import Task
+
+
+def turn_loop(host: Host, task: Task) -> dict[str, Any]:
+    """Say whether the body runs (again), and in which scope. Called before the first iteration and after each.
+
+    Which iteration is due follows from the records alone, so a redelivery gives the same answer. Raises StepFailure
+    after recording it: an iteration failed, or ``until`` did not hold after the last one.
+    """
+    plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
+    step = _turn(host, task, plan, journal, journal.read_all())
+    if step.settled:
+        settle(host, task, step)
+        return {"again": "no", "scope": "", "status": step.status, "route": ""}
+    return {"again": "yes", "scope": _scope(step), "status": step.status, "route": ""}
+
+
+def _scope(step: Step) -> str:
+    return f"{step.path}[{step.iteration}]/"
+
+
+def _turn(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+    known = seen.step(task.path)
+    if known and known.settled:
+        return known
+    stop = protocol.stopped(seen, known or protocol.new_step(plan, task.path, task.epoch), task)
+    if stop:
+        raise NotOpened(f"Loop {task.path} opens nothing: {stop.why}.")
+    try:
+        return _next(host, task, plan, journal, seen)
+    except StepFailure as failure:
+        record_failure(host, task, plan, task.path, failure)
+        raise
+
+
+def _next(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+    known = seen.step(task.path)
+    if known is None or known.iteration == 0:
+        return _begin(host, task, plan, journal, seen)
+    body = replace(task, scope=_scope(known))
+    item = seen.step(body.scope.removesuffix("/"))
+    failure = known.failure or (item.failure if item else None)
+    if failure:
+        raise failure_named(failure.error_class, f"Iteration {known.iteration} failed: {failure.message}")
+    seen = skip_unreached(host, body, seen)
+    if unsettled(host.manifest(task), body.scope, seen):
+        return known
+    if host.names(body, seen).holds(plan.spec["until"]):
+        return _finish(host, body, plan, known, seen)
+    if known.iteration >= plan.spec["max_iterations"]:
+        raise PermanentFailure(f"`until` did not hold after {known.iteration} iterations: {plan.spec['until']}")
+    return _advance(journal, seen, replace(known, iteration=known.iteration + 1))
+
+
+def _begin(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+    entry = verdict(plan, task.scope, seen, host.names(task, seen))
+    if entry.kind == "skip":
+        return skipped(host, plan, task.path, entry.reason, journal, seen)
+    fresh = protocol.new_step(plan, task.path, task.epoch)
+    return _advance(journal, seen, replace(fresh, attempt=1, iteration=1, started=host.clock.now()))
+
+
+def _advance(journal: Journal, seen: Snapshot, step: Step) -> Step:
+    def decide(again: Snapshot) -> Change[Step]:
+        known = again.step(step.path)
+        if known and (known.settled or known.failure or known.iteration >= step.iteration):
+            return Change(known)
+        note = Note("loop_iteration", step.path, None, {"iteration": step.iteration})
+        return Change(step, (step,), (note,))
+
+    return journal.transact(seen, decide)[0]
+
+
+def _finish(host: Host, body: Task, plan: StepPlan, known: Step, seen: Snapshot) -> Step:
+    output = {"iterations": known.iteration, "output": body_output(host, body, plan, seen)}
+    outcome, now = Outcome(output=values.store(output, host.blobs, body.tenant)), host.clock.now()
+    journal = host.journal(body)
+    return journal.transact(seen, lambda again: protocol.settle_entered(known, outcome, now, again))[0]

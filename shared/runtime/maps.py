@@ -1,0 +1,155 @@
+"""Maps: the body once for every item. Entered (the items are frozen), run by the engine, collected."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from shared import values
+from shared.errors import PermanentFailure, StepFailure, failure_named
+from shared.ledger.records import Failure, Step
+from shared.runtime import protocol
+from shared.runtime.host import plan_of
+from shared.runtime.joins import verdict
+from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.protocol import Outcome
+from shared.runtime.scopes import order_at
+from shared.runtime.settle import settle, skip_unreached, unsettled
+from shared.runtime.steps import NotOpened, record_failure, skipped
+
+if TYPE_CHECKING:
+    from shared.manifest import StepPlan
+    from shared.runtime.host import Host
+    from shared.runtime.journal import Journal
+    from shared.runtime.task import Task
+
+
+def enter_map(host: Host, task: Task) -> dict[str, Any]:
+    """Freeze the items at the first entry. Returns ``items``, the numbers to run the body for; none when settled."""
+    plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
+    seen = journal.read(host.keys(task, plan))
+    step = seen.step(task.path)
+    if step is None or not (step.settled or step.arguments):
+        step = _enter(host, task, plan, journal, seen)
+    if step.settled:
+        settle(host, task, step)
+        return {"items": []}
+    return {"items": list(range(len(values.load(step.arguments, host.blobs) or [])))}
+
+
+def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+    fresh = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
+    stop = protocol.stopped(seen, fresh, task)
+    if stop:
+        raise NotOpened(f"Map {task.path} opens nothing: {stop.why}.")
+    try:
+        entry = verdict(plan, task.scope, seen, host.names(task, seen))
+        if entry.kind == "skip":
+            return skipped(host, plan, task.path, entry.reason, journal, seen)
+        items = _items(host, task, plan, seen)
+    except StepFailure as failure:
+        record_failure(host, task, plan, task.path, failure)
+        raise
+    stored, now = values.store(items, host.blobs, task.tenant), host.clock.now()
+    frozen = replace(fresh, status="running", failure=None, attempt=1, started=now, arguments=stored)
+    return journal.transact(seen, lambda again: _entered(again, frozen, len(items)))[0]
+
+
+def _items(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> list[Any]:
+    items = host.names(task, seen, plan).render(plan.spec["over"])
+    if not isinstance(items, list):
+        raise PermanentFailure(f"Map {task.path} is over {type(items).__name__}, not over a list.")
+    found = cast("list[Any]", items)
+    limit = int(plan.spec["max_items"])
+    if len(found) > limit:
+        raise PermanentFailure(f"Map {task.path} has {len(found)} items; its machine was made for {limit} at most.")
+    return found
+
+
+def _entered(seen: Snapshot, frozen: Step, count: int) -> Change[Step]:
+    known = seen.step(frozen.path)
+    if known and (known.settled or known.arguments):
+        return Change(known)
+    return Change(frozen, (frozen,), (Note("map_entered", frozen.path, 1, {"items": count}),))
+
+
+def collect_map(host: Host, task: Task) -> dict[str, Any]:
+    """Close the map from its items' records: completed with every item's result, or failed by its policy.
+
+    Raises a StepFailure of the first failed item's class, after recording it.
+    """
+    plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
+    seen = journal.read_all()
+    step = seen.step(task.path)
+    if step is None or not step.settled:
+        step = _collect(host, task, plan, journal, seen)
+    settle(host, task, step)
+    return {"status": step.status, "route": ""}
+
+
+def _collect(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+    known = seen.step(task.path)
+    if known is None or seen.head.unwinding or seen.head.ended:
+        raise NotOpened(f"Map {task.path} is not collected: it was not entered, or the run is ending.")
+    try:
+        items = [_result(host, replace(task, scope=f"{task.path}[{n}]/"), n, plan) for n in range(_count(host, known))]
+        check_policy(items, plan)
+        outcome = Outcome(output=values.store(_summary(items), host.blobs, task.tenant))
+    except StepFailure as failure:
+        record_failure(host, task, plan, task.path, failure)
+        raise
+    now = host.clock.now()
+    return journal.transact(seen, lambda again: protocol.settle_entered(known, outcome, now, again))[0]
+
+
+def _count(host: Host, step: Step) -> int:
+    return len(values.load(step.arguments, host.blobs) or [])
+
+
+def _result(host: Host, item: Task, number: int, plan: StepPlan) -> dict[str, Any]:
+    """Return one item's result from its steps' records; ``item`` is a task in the item's scope."""
+    seen = skip_unreached(host, item, host.journal(item).read_all())
+    failed = seen.step(item.scope.removesuffix("/"))
+    base: dict[str, Any] = {"index": number, "output": None, "error": None}
+    if failed and failed.failure:
+        return {**base, "status": "failed", "error": asdict(failed.failure)}
+    if unsettled(host.manifest(item), item.scope, seen):
+        return {**base, "status": "cancelled"}
+    status = "completed" if sinks(host, item, seen) else "skipped"
+    return {**base, "status": status, "output": body_output(host, item, plan, seen)}
+
+
+def sinks(host: Host, task: Task, seen: Snapshot) -> dict[str, Any]:
+    """Return the outputs of the scope's last steps (those that nothing needs) that completed, by step id."""
+    outputs: dict[str, Any] = {}
+    for name in order_at(host.manifest(task), task.scope):
+        step = seen.step(f"{task.scope}{name}")
+        if step and step.status == "completed" and not plan_of(host.manifest(task), step.path).dependents:
+            outputs[name] = values.load(step.output, host.blobs)
+    return outputs
+
+
+def body_output(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> Any:
+    """Return what an item or iteration yields: its ``collect``, or the outputs of its last steps."""
+    template = plan.spec.get("collect")
+    return sinks(host, task, seen) if template is None else host.names(task, seen).render(template)
+
+
+def check_policy(items: list[dict[str, Any]], plan: StepPlan) -> None:
+    """Refuse a map whose items failed beyond what ``on_failure`` allows. Raises StepFailure."""
+    rule: Any = plan.spec["on_failure"]
+    failed = [item for item in items if item["status"] == "failed"]
+    completed = sum(item["status"] == "completed" for item in items)
+    wanted: int = 0 if isinstance(rule, str) else rule["quorum"]
+    if rule == "collect_all" or (rule == "fail_fast" and not failed) or (wanted and completed >= wanted):
+        return
+    if failed:
+        first = Failure(**failed[0]["error"])
+        what = f"{len(failed)} of {len(items)} items failed; item {failed[0]['index']}: {first.message}"
+        raise failure_named(first.error_class, what)
+    raise PermanentFailure(f"{completed} items completed, {wanted} are needed.")
+
+
+def _summary(items: list[dict[str, Any]]) -> dict[str, Any]:
+    counts = {status: sum(item["status"] == status for item in items) for status in ("completed", "failed")}
+    return {"items": items, **counts}

@@ -1,0 +1,114 @@
+"""Scopes: where a step instance stands inside maps and loops, and what is in force there.
+
+A scope is the path prefix of its instances: ``""`` for the workflow's own steps, ``each[17]/`` for the body of the
+map's item 17, ``each[17]/revise[2]/`` for the loop's second iteration inside it. The *container* of ``each[17]/`` is
+the step ``each``; its *item* is ``each[17]``, whose record exists once the item has failed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shared.errors import PermanentFailure
+from shared.ledger.records import Failure, Step
+from shared.runtime.journal import Note
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.manifest import Manifest, StepPlan
+    from shared.runtime.journal import Snapshot
+
+_SEGMENT = re.compile(r"([a-z][a-z0-9_]*)\[(\d+)\]")
+
+
+def enclosing(scope: str) -> tuple[str, ...]:
+    """Return the scope and all that enclose it, outermost (``""``) first."""
+    parts = scope.split("/")[:-1]
+    return tuple("".join(f"{part}/" for part in parts[:count]) for count in range(len(parts) + 1))
+
+
+def item_of(scope: str) -> str:
+    """Return the path of the item or iteration that a scope is the body of; empty for the workflow's own."""
+    return scope.removesuffix("/")
+
+
+def container_of(scope: str) -> str:
+    """Return the path of the map or loop that a scope belongs to; empty for the workflow's own."""
+    return item_of(scope).rpartition("[")[0]
+
+
+def number_of(scope: str) -> int:
+    """Return the number of the item (from 0) or iteration (from 1) that a scope is the body of."""
+    return int(item_of(scope).rpartition("[")[2][:-1])
+
+
+def scope_of(path: str) -> str:
+    """Return the scope that a step instance stands in."""
+    return path[: path.rfind("/") + 1]
+
+
+def graph_at(manifest: Manifest, scope: str) -> Mapping[str, StepPlan]:
+    """Return the steps of a scope's graph. Raises PermanentFailure for a scope that the definition lacks."""
+    steps = manifest.steps
+    for part in scope.split("/")[:-1]:
+        steps = _body(steps, part, manifest)
+    return steps
+
+
+def order_at(manifest: Manifest, scope: str) -> tuple[str, ...]:
+    """Return the step ids of a scope's graph in topological order."""
+    if not scope:
+        return manifest.order
+    container = graph_at(manifest, scope_of(item_of(scope)))[container_of(scope).rpartition("/")[2]]
+    return container.body.order if container.body else ()
+
+
+def _body(steps: Mapping[str, StepPlan], part: str, manifest: Manifest) -> Mapping[str, StepPlan]:
+    found = _SEGMENT.fullmatch(part)
+    plan = steps.get(found[1]) if found else None
+    if plan is None or plan.body is None:
+        raise PermanentFailure(f"Version {manifest.hash[:12]} of {manifest.workflow} has no body {part}.")
+    return plan.body.steps
+
+
+def place_of(name: str, manifest: Manifest, scope: str) -> str | None:
+    """Return the path of the step that ``name`` means in ``scope``: its own graph first, then the enclosing ones."""
+    for outer in reversed(enclosing(scope)):
+        if name in graph_at(manifest, outer):
+            return f"{outer}{name}"
+    return None
+
+
+def frame_keys(scope: str) -> set[str]:
+    """Return the sort keys of the containers and items that a scope stands in."""
+    inner = enclosing(scope)[1:]
+    return {f"STEP#{path}" for one in inner for path in (container_of(one), item_of(one))}
+
+
+def closed(seen: Snapshot, scope: str) -> str | None:
+    """Return why nothing opens in the scope any more: an item or a container around it has failed."""
+    for outer in enclosing(scope)[1:]:
+        for path in (container_of(outer), item_of(outer)):
+            record = seen.step(path)
+            if record and (record.failure or record.settled or record.status == "cancelled"):
+                return f"{path} has {'ended' if record.settled else record.status}"
+    return None
+
+
+def fail_item(
+    seen: Snapshot, scope: str, failure: Failure, *, whole: bool
+) -> tuple[tuple[Step, ...], tuple[Note, ...]]:
+    """Return the records and events by which an item fails; ``whole`` = its container opens nothing more either."""
+    path = item_of(scope)
+    item = seen.step(path) or Step(path=path, step=path.rpartition("/")[2], type="item", status="running")
+    if item.failure:
+        return (), ()
+    failed = replace(item, status="failed", failure=failure)
+    note = Note("item_failed", path, None, {"class": failure.error_class, "message": failure.message[:300]})
+    container = seen.step(container_of(scope))
+    if whole and container and not container.failure:
+        return (failed, replace(container, failure=failure)), (note,)
+    return (failed,), (note,)
