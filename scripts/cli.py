@@ -2,7 +2,7 @@
 
 import typer
 
-from scripts.commands import approvals, definitions, deploy, doctor, local, runs
+from scripts.commands import approvals, definitions, deploy, doctor, local, plan, runs
 from scripts.commands.output import COMMAND
 from scripts.commands.program import start
 
@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # help in half the time
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for module in (local, definitions, runs, approvals, deploy, doctor):
+for module in (local, definitions, plan, runs, approvals, deploy, doctor):
     module.add_to(app)
 
 

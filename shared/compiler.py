@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.asl import emit, measure, place_jumps, render, unwind_machine
-from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST
+from shared.asl import Layout, emit, fold, measure, place_jumps, render, unwind_machine
+from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, heaviest
 from shared.asl.names import MAX_LENGTH
 from shared.definition.checks import check
 from shared.definition.loader import load_file
+from shared.definition.neighbours import neighbours
 from shared.errors import DefinitionError, Finding
 from shared.graph import Graph, Tree, decompose, order_graph
 from shared.graph.ordering import early
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from shared.definition.loader import Loaded
-    from shared.manifest import Manifest
+    from shared.definition.neighbours import Neighbour
+    from shared.manifest import Body, Manifest, StepPlan
     from shared.tools.registry import Tool
 
 __all__ = [
@@ -40,6 +42,8 @@ __all__ = [
 # What a placeholder grows to: a qualified function ARN is at most this much longer than ``${ControlFunction}``.
 _ARN_GROWTH = 150
 _HASH_LENGTH = 64
+_LEAST_SIZE = 2_000
+"""Bytes; the states of one step are never less, so a machine of more of them than fit need not be tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +51,13 @@ class Summary:
     """What a definition amounts to.
 
     ``critical_path`` is the longest chain of steps; ``transitions`` are those of a run in which nothing goes wrong,
-    at most; ``events`` the history events of one in which everything does; sizes in bytes.
+    at most; ``worst`` those, and ``events`` the history events, of one in which everything does; sizes in bytes.
     """
 
     steps: int
     critical_path: tuple[str, ...]
     transitions: int
+    worst: int
     events: int
     definition_size: int
     manifest_size: int
@@ -60,11 +65,12 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A manifest with its machine, its hash and what both amount to."""
+    """A manifest with its machine, its hash, what both amount to, and how the graph will run."""
 
     manifest: Manifest
     asl: Mapping[str, Any]
     summary: Summary
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class Compiled:
     source: str
     findings: tuple[Finding, ...]
     summary: Summary
+    layout: Layout
 
 
 def compile_file(
@@ -94,21 +101,27 @@ def compile_file(
         DefinitionError: the file is refused; it carries every finding.
     """
     path = Path(path)
-    loaded = load_file(path)
     return compile_loaded(
-        loaded,
+        load_file(path, strict=False),
         tools=_tools_beside(path) if tools is None else tools,
         models=frozenset(prices()) if models is None else models,
+        workflows=neighbours(path.parent),
     )
 
 
-def compile_loaded(loaded: Loaded, *, tools: Mapping[str, Tool], models: frozenset[str]) -> Compiled:
-    """Compile a loaded workflow.
+def compile_loaded(
+    loaded: Loaded,
+    *,
+    tools: Mapping[str, Tool],
+    models: frozenset[str],
+    workflows: Mapping[str, Neighbour] | None = None,
+) -> Compiled:
+    """Compile a loaded workflow; ``workflows`` are those that it may start, None = unknown.
 
     Raises:
         DefinitionError: the workflow is refused; it carries every finding.
     """
-    findings = check(loaded, tools, models)
+    findings = check(loaded, tools, models, workflows)
     _refuse(findings)
     unit = compile_manifest(plan(loaded.workflow, {name: tool.cost for name, tool in tools.items()}))
     findings += tuple(_over_limits(unit, loaded.name))
@@ -121,26 +134,48 @@ def compile_loaded(loaded: Loaded, *, tools: Mapping[str, Tool], models: frozens
         source=loaded.source,
         findings=findings,
         summary=unit.summary,
+        layout=unit.layout,
     )
 
 
 def compile_manifest(manifest: Manifest) -> Unit:
     """Order, decompose, place jumps, emit, hash and measure one manifest, whose wakes and hash it fills in."""
-    order, tree = _decomposed(manifest)
-    manifest = with_wakes(replace(manifest, hash=""), tree)
-    routed = place_jumps(tree, manifest)
-    asl = emit(routed, manifest).to_json()
-    definition, planned = render(asl), _canonical(manifest.to_json())
-    measures = measure(routed, manifest.steps)
+    steps, layout = lay_out(manifest)
+    manifest = replace(manifest, hash="", steps=steps)
+    planned = _canonical(manifest)
+    # Only what would not fit otherwise is folded: states named after their steps read better.
+    if len(steps) * _LEAST_SIZE <= MAX_DEFINITION:
+        unit = _unit(manifest, planned, layout)
+        if unit.summary.definition_size <= MAX_DEFINITION:
+            return unit
+    return _unit(manifest, planned, fold(layout, steps))
+
+
+def _unit(manifest: Manifest, planned: str, layout: Layout) -> Unit:
+    asl = emit(layout, manifest).to_json()
+    definition = render(asl)
+    measures = measure(layout, manifest.steps)
     summary = Summary(
         steps=len(manifest.order),
-        critical_path=order.longest_path(),
+        critical_path=layout.order.longest_path(),
         transitions=measures.transitions,
+        worst=measures.worst,
         events=measures.events,
         definition_size=len(definition.encode()) + _ARN_GROWTH * _tasks(asl),
         manifest_size=len(planned.encode()) + _HASH_LENGTH,
     )
-    return Unit(replace(manifest, hash=_content_hash(definition, planned)), asl, summary)
+    return Unit(replace(manifest, hash=_content_hash(definition, planned)), asl, summary, layout)
+
+
+def lay_out(graph: Manifest | Body) -> tuple[dict[str, StepPlan], Layout]:
+    """Return the steps of a graph with their wakes, in all bodies too, and how they will run."""
+    order, tree = _decomposed(graph)
+    inside = {name: (plan.body, lay_out(plan.body)) for name, plan in graph.steps.items() if plan.body}
+    steps = with_wakes(graph.steps, tree)
+    for name, (body, (plans, _)) in inside.items():
+        steps[name] = replace(steps[name], body=replace(body, steps=plans))
+    layout = Layout(order, place_jumps(tree, graph), {name: laid for name, (_, (_, laid)) in inside.items()})
+    return steps, layout
 
 
 def _content_hash(definition: str, planned: str) -> str:
@@ -148,8 +183,8 @@ def _content_hash(definition: str, planned: str) -> str:
     return hashlib.sha256(f'{{"asl":{definition},"manifest":{planned}}}'.encode()).hexdigest()
 
 
-def _decomposed(manifest: Manifest) -> tuple[Graph, Tree]:
-    steps = {name: manifest.steps[name] for name in manifest.order}
+def _decomposed(graph: Manifest | Body) -> tuple[Graph, Tree]:
+    steps = {name: graph.steps[name] for name in graph.order}
     needs = {name: tuple(edge.source for edge in step.needs) for name, step in steps.items()}
     order = order_graph(needs, {name: step.join for name, step in steps.items()})
     parked = {name: needs[name] for name, step in steps.items() if early(needs[name], step.join)}
@@ -172,7 +207,7 @@ def _refuse(findings: Iterable[Finding]) -> None:
 def _over_limits(unit: Unit, file: str) -> Iterator[Finding]:
     """Find what Step Functions or DynamoDB would refuse, now or in the middle of a run."""
     reached = (
-        (unit.summary.events, MAX_EVENTS, "history events in the worst case", "Lower max_retries or split it."),
+        (unit.summary.events, MAX_EVENTS, "history events in the worst case", _fewer_events(unit)),
         (unit.summary.definition_size, MAX_DEFINITION, "bytes of state machine", "Split it into several workflows."),
         (unit.summary.manifest_size, MAX_MANIFEST, "bytes of manifest", "Shorten its prompts or split it."),
     )
@@ -186,18 +221,37 @@ def _over_limits(unit: Unit, file: str) -> Iterator[Finding]:
             yield Finding("limits", message, file, remedy="Shorten the step's name.")
 
 
+def _fewer_events(unit: Unit) -> str:
+    """Say what makes most of the events: a map or a loop, if there is one, else retries."""
+    found = heaviest(unit.layout, unit.manifest.steps)
+    if found is None:
+        return "Lower max_retries or split it."
+    name, events = found
+    spec = unit.manifest.steps[name].spec
+    count = f"{spec['max_items']} items" if "max_items" in spec else f"{spec['max_iterations']} iterations"
+    lower = "maxItems in the list's schema" if "max_items" in spec else "max_iterations"
+    return (
+        f"`{name}` alone writes {events:,} for {count}. Splitting it into child executions is not available yet: "
+        f"lower {lower} or max_retries, or move its steps into a sub_workflow."
+    )
+
+
 def _state_names(machine: Mapping[str, Any]) -> Iterator[str]:
-    for name, state in machine["States"].items():
-        yield name
-        for branch in state.get("Branches", ()):
-            yield from _state_names(branch)
+    for inner in _machines(machine):
+        yield from inner["States"]
 
 
 def _tasks(machine: Mapping[str, Any]) -> int:
-    own = sum(state["Type"] == "Task" for state in machine["States"].values())
-    nested = (branch for state in machine["States"].values() for branch in state.get("Branches", ()))
-    return own + sum(map(_tasks, nested))
+    return sum(state["Type"] == "Task" for inner in _machines(machine) for state in inner["States"].values())
 
 
-def _canonical(data: Any) -> str:
-    return json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def _machines(machine: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the machine and all that stand inside its states."""
+    yield machine
+    for state in machine["States"].values():
+        for inner in (*state.get("Branches", ()), *([state["ItemProcessor"]] if "ItemProcessor" in state else ())):
+            yield from _machines(inner)
+
+
+def _canonical(manifest: Manifest) -> str:
+    return json.dumps(manifest.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -5,17 +5,30 @@ Durations are seconds, money is nano-USD, prompts stand inline, policies are fil
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, assert_never
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, assert_never, cast
 
-from shared.definition.models import Agent, Gate, Reconcile, Router, ToolStep, Transform
+from shared.asl.limits import INLINE_ITEMS
+from shared.definition.models import (
+    Agent,
+    Gate,
+    Loop,
+    Map,
+    Reconcile,
+    Router,
+    SubWorkflow,
+    ToolStep,
+    Transform,
+    Wait,
+)
 from shared.definition.units import nano_usd
 from shared.graph import awaits
 from shared.graph.dag import topological
-from shared.manifest import Edge, Limits, Manifest, Retry, Risk, StepPlan
+from shared.manifest import Body, Edge, Limits, Manifest, Retry, Risk, StepPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from shared.definition.models import AnyStep, Budget, ToolCall, Workflow
     from shared.definition.models import Retry as RetryField
@@ -26,6 +39,10 @@ DEFAULT_RETRIES = 2
 """For all that has no effect outside: asking a model or a person again is safe, and so is what a dead process left."""
 REVERSIBLE_RETRIES = 1
 """At most one, with the same idempotency key (risk policy)."""
+MAX_CONCURRENCY = 40
+"""Iterations of an inline map at once. Source: Step Functions Developer Guide, "Map state", inline mode."""
+
+_REFERENCE = re.compile(r"\$\{\s*([a-z0-9_]+(?:\.[A-Za-z0-9_]+)*)\s*\}")
 
 
 def plan(workflow: Workflow, costs: Mapping[str, int]) -> Manifest:
@@ -38,63 +55,144 @@ def plan(workflow: Workflow, costs: Mapping[str, int]) -> Manifest:
     Raises:
         CycleError: steps wait for each other.
     """
-    templates = _templates(workflow)
-    order = topological({name: _sources(step) for name, step in workflow.steps.items() if name not in templates})
+    whole = _Graph(workflow.steps, workflow, costs).body()
     return Manifest(
         workflow=workflow.workflow,
         hash="",
         input=workflow.input,
         budget=_limits(workflow.budget),
-        steps={name: _step(name, workflow, costs) for name in workflow.steps},
-        order=order,
+        steps=whole.steps,
+        order=whole.order,
         max_parallel=workflow.max_parallel,
         on_error=workflow.on_error,
         description=workflow.description,
+        deadline=workflow.deadline,
     )
 
 
-def with_wakes(manifest: Manifest, tree: Tree) -> Manifest:
-    """Note in every step which awaits of the tree its settling must answer."""
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """One graph of a workflow: its own steps, or those in the body of a map or a loop."""
+
+    steps: Mapping[str, AnyStep]
+    workflow: Workflow
+    costs: Mapping[str, int]
+    around: Mapping[str, AnyStep] = field(default_factory=dict[str, "AnyStep"])
+
+    def body(self) -> Body:
+        """Return all plans, and the order of those that are no templates."""
+        templates = _templates(self.steps)
+        needs = {name: _sources(step) for name, step in self.steps.items() if name not in templates}
+        return Body({name: self._plan(name, step) for name, step in self.steps.items()}, topological(needs))
+
+    def _plan(self, name: str, step: AnyStep) -> StepPlan:
+        return StepPlan(
+            id=name,
+            type=step.type,
+            needs=tuple(Edge(need.step, need.when, self.steps[need.step].optional) for need in step.needs),
+            dependents=tuple(other for other, its in self.steps.items() if name in _sources(its)),
+            join=step.join,
+            merge=step.merge,
+            when=step.when,
+            timeout=_timeout(step),
+            retry=_retry(step),
+            fallback=step.fallback,
+            on_error=_on_error(step, self.workflow.on_error),
+            optional=step.optional,
+            risk=_risk(step),
+            output=step.output,
+            budget=_limits(step.budget),
+            approved_by=next((gate for gate, its in self.steps.items() if _approves(its) == name), None),
+            spec=self._spec(step),
+            body=self._inside(step),
+        )
+
+    def _inside(self, step: AnyStep) -> Body | None:
+        if not isinstance(step, Map | Loop):
+            return None
+        return replace(self, steps=step.steps, around={**self.around, **self.steps}).body()
+
+    def _spec(self, step: AnyStep) -> dict[str, Any]:
+        match step:
+            case ToolStep():
+                return _tool_spec(step, self.costs)
+            case Map():
+                return self._map_spec(step)
+            case _:
+                return _spec(step)
+
+    def _map_spec(self, step: Map) -> dict[str, Any]:
+        cautious = "collect_all" if all(map(_harmless, step.steps.values())) else "fail_fast"
+        rule = step.on_failure or cautious
+        own = min(self.workflow.max_parallel, MAX_CONCURRENCY)
+        return {
+            "over": step.over,
+            "as": step.name,
+            "max_concurrency": own if step.max_concurrency is None else step.max_concurrency,
+            "on_failure": {"quorum": rule} if isinstance(rule, int) else rule,
+            "collect": step.collect,
+            "max_items": self._max_items(step.over),
+        }
+
+    def _max_items(self, over: Any) -> int:
+        """Return how many items there can be: by a literal list, by the schema that ``over`` points into, or 100."""
+        if isinstance(over, list):
+            return len(cast("list[Any]", over))
+        found = _REFERENCE.fullmatch(over.strip())
+        names = found[1].split(".") if found else [""]
+        schema = self._schema(names)
+        return schema["maxItems"] if schema and isinstance(schema.get("maxItems"), int) else INLINE_ITEMS
+
+    def _schema(self, names: Sequence[str]) -> Mapping[str, Any] | None:
+        match names:
+            case ["input", *rest]:
+                return _part(self.workflow.input, rest)
+            case ["steps", step, "output", *rest] if step in self._visible and self._visible[step].output:
+                return _part(self._visible[step].output, rest)
+            case _:
+                return None
+
+    @property
+    def _visible(self) -> Mapping[str, AnyStep]:
+        return {**self.around, **self.steps}
+
+
+def _part(schema: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
+    """Return the schema of a property, several levels down, if it is written where it is looked for."""
+    found = cast("dict[str, Any] | None", schema if isinstance(schema, dict) else None)
+    for name in names:
+        found = (found or {}).get("properties", {}).get(name)
+    return found
+
+
+def _harmless(step: AnyStep) -> bool:
+    if isinstance(step, Map | Loop):
+        return all(map(_harmless, step.steps.values()))
+    return _risk(step) == "read" and not isinstance(step, SubWorkflow)
+
+
+def with_wakes(steps: Mapping[str, StepPlan], tree: Tree) -> dict[str, StepPlan]:
+    """Note in every step of a graph which awaits of its tree the step's settling must answer."""
     listeners: dict[str, list[str]] = {}
     for parked in awaits(tree):
         for source in parked.sources:
             listeners.setdefault(source, []).append(parked.step)
-    steps = {name: replace(step, wakes=tuple(sorted(listeners.get(name, ())))) for name, step in manifest.steps.items()}
-    return replace(manifest, steps=steps)
+    return {name: replace(step, wakes=tuple(sorted(listeners.get(name, ())))) for name, step in steps.items()}
 
 
-def _templates(workflow: Workflow) -> set[str]:
+def _templates(steps: Mapping[str, AnyStep]) -> set[str]:
     """Return the steps that only stand in for others: named as a fallback, and no part of the graph."""
-    used = {step.fallback for step in workflow.steps.values()}
-    needed = {need.step for step in workflow.steps.values() for need in step.needs}
-    return {name for name, step in workflow.steps.items() if name in used and not step.needs and name not in needed}
+    used = {step.fallback for step in steps.values()}
+    needed = {need.step for step in steps.values() for need in step.needs}
+    return {name for name, step in steps.items() if name in used and not step.needs and name not in needed}
 
 
 def _sources(step: AnyStep) -> tuple[str, ...]:
     return tuple(need.step for need in step.needs)
 
 
-def _step(name: str, workflow: Workflow, costs: Mapping[str, int]) -> StepPlan:
-    step = workflow.steps[name]
-    return StepPlan(
-        id=name,
-        type=step.type,
-        needs=tuple(Edge(need.step, need.when, workflow.steps[need.step].optional) for need in step.needs),
-        dependents=tuple(other for other, its in workflow.steps.items() if name in _sources(its)),
-        join=step.join,
-        merge=step.merge,
-        when=step.when,
-        timeout=step.timeout,
-        retry=_retry(step),
-        fallback=step.fallback,
-        on_error=_on_error(step, workflow.on_error),
-        optional=step.optional,
-        risk=_risk(step),
-        output=step.output,
-        budget=_limits(step.budget),
-        approved_by=next((gate for gate, its in workflow.steps.items() if _approves(its) == name), None),
-        spec=_spec(step, costs),
-    )
+def _timeout(step: AnyStep) -> float:
+    return step.event.timeout if isinstance(step, Wait) and step.event else step.timeout
 
 
 def _approves(step: AnyStep) -> str | None:
@@ -118,6 +216,10 @@ def _retry(step: AnyStep) -> Retry:
         most = REVERSIBLE_RETRIES if step.risk == "reversible" else 0
         given = given or Retry(max_retries=most)
         return replace(given, max_retries=min(given.max_retries, most))
+    if isinstance(step, Map | Loop):
+        return Retry(max_retries=0)  # what failed in the body has had its own retries
+    if isinstance(step, Wait | SubWorkflow):
+        return given or Retry(max_retries=DEFAULT_RETRIES, on=("transient",))  # their time-outs are final
     return given or Retry(max_retries=DEFAULT_RETRIES)
 
 
@@ -137,14 +239,11 @@ def _limits(budget: Budget) -> Limits:
     return Limits(usd, budget.tokens, budget.steps, budget.active_time)
 
 
-def _spec(step: AnyStep, costs: Mapping[str, int]) -> dict[str, Any]:
+def _spec(step: Agent | Transform | Router | Gate | Loop | Wait | SubWorkflow) -> dict[str, Any]:
     match step:
         case Agent():
-            return _fields(step, "portable", "system", "prompt", "max_tokens", "temperature") | {
-                "model": list(step.model)
-            }
-        case ToolStep():
-            return _tool_spec(step, costs)
+            fields = _fields(step, "portable", "system", "prompt", "max_tokens", "temperature")
+            return fields | {"model": list(step.model)}
         case Transform():
             return {"set": step.assign}
         case Router():
@@ -155,7 +254,25 @@ def _spec(step: AnyStep, costs: Mapping[str, int]) -> dict[str, Any]:
             given = _fields(step, "approves", "subject", "show", "on_expiry", "not_initiator")
             return given | {"approvers": list(step.approvers), "channels": list(step.channels)}
         case _:
+            return _spec_around(step)
+
+
+def _spec_around(step: Loop | Wait | SubWorkflow) -> dict[str, Any]:
+    match step:
+        case Loop():
+            return _fields(step, "until", "max_iterations", "collect")
+        case Wait():
+            return _wait_spec(step)
+        case SubWorkflow():
+            return _fields(step, "workflow", "version") | {"with": step.arguments}
+        case _:
             assert_never(step)
+
+
+def _wait_spec(step: Wait) -> dict[str, Any]:
+    if step.event:
+        return {"event": {"name": step.event.name, "match": step.event.match, "timeout": step.event.timeout}}
+    return {"for": step.duration} if step.duration is not None else {"until": step.until}
 
 
 def _fields(step: AnyStep, *names: str) -> dict[str, Any]:

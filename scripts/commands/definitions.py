@@ -1,13 +1,12 @@
-"""`validate` and `compile`: workflow files, without any cloud."""
+"""`validate`: workflow files, without any cloud."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scripts.commands.output import JsonOption, Refused, console, print_json, seconds
+from scripts.commands.output import JsonOption, console, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command()(validate)
-    app.command("compile")(compile_)
 
 
 def validate(
@@ -88,45 +86,3 @@ def _tell(file: str, compiled: "Compiled | None", findings: "Sequence[Finding]")
     else:
         count = sum(finding.severity == "error" for finding in findings)
         screen.print(f"[red]✗[/] {file}: {count} error{'s' if count != 1 else ''}", soft_wrap=True)
-
-
-def compile_(
-    *,
-    file: Annotated[Path, typer.Argument(help="A workflow file.", metavar="FILE")],
-    manifest: Annotated[bool, typer.Option("--manifest", help="Print what the runtime reads instead.")] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="Print what it amounts to instead.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Print the Step Functions machine (ASL) of a workflow file.
-
-    It is JSON with and without --json.
-
-    signalbox compile workflows/invoice.yaml > invoice.asl.json
-    """
-    if manifest and summary:
-        raise typer.BadParameter("give --manifest or --summary, not both")
-    compiled, findings = _checked(file)
-    if compiled is None:
-        told = "\n".join(str(finding) for finding in findings)
-        raise Refused(told, f"`signalbox validate {file}` shows the same, one by one.", code="definition_refused")
-    if summary and not as_json:
-        return _summary(compiled)
-    shown = {"hash": compiled.hash, **asdict(compiled.summary)} if summary else compiled.asl
-    return print_json(json.loads(json.dumps(compiled.manifest.to_json() if manifest else shown)))
-
-
-def _summary(compiled: "Compiled") -> None:
-    facts, limits = compiled.summary, compiled.manifest.budget
-    active = seconds(None if limits.active_time is None else limits.active_time * 1000)
-    lines = {
-        "steps": str(facts.steps),
-        "longest chain": " → ".join(facts.critical_path),
-        "transitions": f"{facts.transitions} at most when nothing goes wrong",
-        "history events": f"{facts.events} when everything does, of 25,000",
-        "machine": f"{facts.definition_size:,} bytes",
-        "manifest": f"{facts.manifest_size:,} bytes",
-        "active time": active or "no limit",
-        "hash": compiled.hash,
-    }
-    for name, value in lines.items():
-        console().print(f"  [dim]{name:<15}[/] {value}", soft_wrap=True)

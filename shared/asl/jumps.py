@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from shared.graph.tree import Parallel, Sequence, Step, Tree, leaf_step, leaves, sequence
 
 if TYPE_CHECKING:
-    from shared.manifest import Manifest, StepPlan
+    from shared.manifest import Body, Manifest, StepPlan
 
 WORTH_A_JUMP = 2
 """Jump over this many steps or more; a single step is skipped by its own handler at the same price."""
@@ -42,13 +42,20 @@ class Fork:
     branches: tuple[Routed, ...]
 
 
-Routed = Tree | Switch | Chain | Fork
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Branches of a Fork that differ in the names of their steps only; written once (see ``fold``)."""
+
+    branches: tuple[Tree, ...]
+
+
+Routed = Tree | Switch | Chain | Fork | Lanes
 Region = frozenset[str]
 
 
-def place_jumps(tree: Tree, manifest: Manifest) -> Routed:
+def place_jumps(tree: Tree, graph: Manifest | Body) -> Routed:
     """Return the tree with a Switch wherever a jump is worth one."""
-    return _Placer(manifest).place(tree, ())
+    return _Placer(graph).place(tree, ())
 
 
 def routers_read(tree: Routed) -> frozenset[str]:
@@ -64,17 +71,17 @@ def routers_read(tree: Routed) -> frozenset[str]:
             return frozenset()
 
 
-def only_reachable(manifest: Manifest, router: str, route: str) -> Region:
+def only_reachable(graph: Manifest | Body, router: str, route: str) -> Region:
     """Return the steps that are skipped unless ``router`` chose ``route``."""
     dead = {(router, route)}
     region: set[str] = set()
     queue = deque((route,))
     while queue:
         name = queue.popleft()
-        if name in region or not _impossible(manifest.steps[name], dead):
+        if name in region or not _impossible(graph.steps[name], dead):
             continue
         region.add(name)
-        for dependent in manifest.steps[name].dependents:
+        for dependent in graph.steps[name].dependents:
             dead.add((name, dependent))
             queue.append(dependent)
     return frozenset(region)
@@ -87,15 +94,15 @@ def _impossible(plan: StepPlan, dead: set[tuple[str, str]]) -> bool:
 
 
 class _Placer:
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
+    def __init__(self, graph: Manifest | Body) -> None:
+        self._graph = graph
 
     @cached_property
     def _regions(self) -> dict[str, dict[str, Region]]:
-        plans = self._manifest.steps
+        plans = self._graph.steps
         return {
-            router: {route: only_reachable(self._manifest, router, route) for route in plans[router].dependents}
-            for router in self._manifest.order
+            router: {route: only_reachable(self._graph, router, route) for route in plans[router].dependents}
+            for router in self._graph.order
             if plans[router].type == "router"
         }
 

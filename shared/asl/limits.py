@@ -1,8 +1,9 @@
 """What a machine can cost and reach, computed before it exists.
 
 Events a state writes into the execution history: 5 per Lambda task (6 when it parks for a token), 2 per Choice, Wait
-and Succeed, 4 per Parallel; the execution's own start and end. Repetitions by the infrastructure errors' Retry are not
-counted: they say nothing about the definition. A step that is parked is counted once, with one attempt after it.
+and Succeed, 4 per Parallel or Map and 2 per iteration of a Map; the execution's own start and end. Repetitions by the
+Retry for infrastructure errors are not counted: they say nothing about the definition. A step that is parked is counted
+once, with one attempt after it. A map counts with as many items as it can have, a loop with all its iterations.
 Source: Step Functions API reference, HistoryEvent.
 """
 
@@ -11,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.asl.jumps import Chain, Fork, Routed, Switch
+from shared.asl.jumps import Chain, Fork, Lanes, Routed, Switch
 from shared.graph.tree import Await, Parallel, Sequence, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
+    from shared.asl.layout import Layout
     from shared.manifest import StepPlan
 
 MAX_EVENTS = 25_000
@@ -25,59 +27,130 @@ MAX_DEFINITION = 1_000_000
 """Bytes. Source: Step Functions quotas, "Maximum request size" (1 MB)."""
 MAX_MANIFEST = 350_000
 """Bytes; it must fit an item of 400 KB with its companions. Source: DynamoDB quotas."""
+MAX_PAYLOAD = 262_144
+"""Bytes of data that enter or leave a state. Source: Step Functions quotas, "Maximum input or output size"."""
 
-_TASK, _PARKING_TASK, _CHOICE, _WAIT, _SUCCEED, _PARALLEL = 5, 6, 2, 2, 2, 4
+INLINE_ITEMS = 100
+"""Items of a map whose list has no known bound. More are refused when the run gets there."""
+
+_TASK, _PARKING_TASK, _CHOICE, _WAIT, _SUCCEED, _PARALLEL, _ITERATION = 5, 6, 2, 2, 2, 4, 2
 _AROUND = 2 + _TASK + _SUCCEED  # start and end of the execution, finish, completed
+_PARKING = frozenset({"human_gate", "sub_workflow"})
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """``transitions`` on the longest path on which nothing goes wrong; ``events`` when everything does."""
+    """State transitions and history events of a run.
+
+    ``transitions`` on the longest path on which nothing goes wrong; ``worst`` and ``events`` when everything does.
+    """
 
     transitions: int
+    worst: int
     events: int
 
 
-def measure(routed: Routed, plans: Mapping[str, StepPlan]) -> Measures:
+def measure(layout: Layout, plans: Mapping[str, StepPlan]) -> Measures:
     """Count transitions and worst-case events of a run; of alternatives the largest counts."""
-    transitions = _count(routed, _Costs(step=lambda _: 1, parked=1, parallel=1, branch=0, choice=1))
-    costs = _Costs(
-        step=lambda step: step_events(plans[step]),
-        parked=_PARKING_TASK,
-        parallel=_PARALLEL,
-        branch=_SUCCEED,
-        choice=_CHOICE,
-    )
-    return Measures(transitions + 2, _count(routed, costs) + _AROUND)
+    transitions, worst, events = (_Counter(layout, plans, costs).total() for costs in (_HAPPY, _WORST, _EVENTS))
+    return Measures(transitions + 2, worst + 2, events + _AROUND)
+
+
+def heaviest(layout: Layout, plans: Mapping[str, StepPlan]) -> tuple[str, int] | None:
+    """Return the map or loop that can write the most events, and how many; None without one."""
+    counter = _Counter(layout, plans, _EVENTS)
+    found = {name: counter.step(name) for name in layout.bodies}
+    name = max(found, key=found.__getitem__, default=None)
+    return None if name is None else (name, found[name])
 
 
 def step_events(plan: StepPlan) -> int:
-    """Return the most events that one step can write: every retry, the fallback, one parking, one attempt more."""
-    attempt = _PARKING_TASK if plan.type == "human_gate" else _TASK
-    failure = attempt + _TASK + _CHOICE
-    fallback = _TASK + _TASK + _CHOICE if plan.fallback else 0
-    parked = _PARKING_TASK + _CHOICE + _WAIT
-    return (plan.retry.max_retries + 1) * failure + plan.retry.max_retries * _WAIT + fallback + parked + attempt
+    """Return the most events that a step without a body can write.
+
+    Those are: every retry, the fallback, one parking, one attempt more.
+    """
+    return _own(plan, _EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    step: Callable[[str], int]
-    parked: int
-    parallel: int
-    branch: int
+    """What is counted: how much each kind of state weighs, and whether everything goes wrong."""
+
+    task: int
+    parking: int
     choice: int
+    wait: int
+    parallel: int
+    iteration: int
+    end: int
+    trouble: bool
 
 
-def _count(node: Routed, costs: _Costs) -> int:
-    match node:
-        case Step(step):
-            return costs.step(step)
-        case Await():
-            return costs.parked
-        case Switch(_, cases):
-            return costs.choice + max(_count(case, costs) for _, case in cases)
-        case Sequence(items) | Chain(items):
-            return sum(_count(item, costs) for item in items)
-        case Fork(branches) | Parallel(branches):
-            return costs.parallel + sum(costs.branch + _count(branch, costs) for branch in branches)
+_HAPPY = _Costs(task=1, parking=1, choice=1, wait=1, parallel=1, iteration=0, end=0, trouble=False)
+_WORST = _Costs(task=1, parking=1, choice=1, wait=1, parallel=1, iteration=0, end=1, trouble=True)
+_EVENTS = _Costs(_TASK, _PARKING_TASK, _CHOICE, _WAIT, _PARALLEL, _ITERATION, _SUCCEED, trouble=True)
+
+
+def _own(plan: StepPlan, costs: _Costs) -> int:
+    """Count a step's own task with, where counted, all that can go wrong with it."""
+    parks = plan.type in _PARKING or (plan.type == "wait" and "event" in plan.spec)
+    attempt = costs.parking if parks else costs.task
+    if not costs.trouble:
+        return attempt
+    failure = attempt + costs.task + costs.choice
+    fallback = 2 * costs.task + costs.choice if plan.fallback else 0
+    parked = costs.parking + costs.choice + costs.wait
+    retries = plan.retry.max_retries
+    return (retries + 1) * failure + retries * costs.wait + fallback + parked + attempt
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """Counts one graph."""
+
+    layout: Layout
+    plans: Mapping[str, StepPlan]
+    costs: _Costs
+
+    def total(self) -> int:
+        return self._count(self.layout.routed)
+
+    def step(self, step: str) -> int:
+        return _own(self.plans[step], self.costs) + self._more(self.plans[step])
+
+    def _count(self, node: Routed) -> int:
+        costs = self.costs
+        match node:
+            case Step(step):
+                return self.step(step)
+            case Await():
+                return costs.parking
+            case Switch(_, cases):
+                return costs.choice + max(self._count(case) for _, case in cases)
+            case Sequence(items) | Chain(items):
+                return sum(self._count(item) for item in items)
+            case Fork(branches) | Parallel(branches):
+                return costs.parallel + sum(costs.end + self._count(branch) for branch in branches)
+            case Lanes(branches):
+                each = costs.iteration + costs.end
+                return costs.parallel + sum(each + self._count(branch) for branch in branches)
+
+    def _more(self, plan: StepPlan) -> int:
+        """Count what stands behind the task of a map, a loop or a wait."""
+        costs = self.costs
+        match plan.type:
+            case "map":
+                each = costs.iteration + costs.end + self._body(plan)
+                return costs.parallel + int(plan.spec.get("max_items", INLINE_ITEMS)) * each + costs.task
+            case "loop":
+                each = costs.choice + costs.parallel + costs.end + self._body(plan) + costs.task
+                return int(plan.spec["max_iterations"]) * each + costs.choice
+            case "wait" if "event" not in plan.spec:
+                return 2 * costs.choice + costs.wait + costs.task
+            case _:
+                return 0
+
+    def _body(self, plan: StepPlan) -> int:
+        if plan.body is None:
+            return 0
+        return _Counter(self.layout.bodies[plan.id], plan.body.steps, self.costs).total()

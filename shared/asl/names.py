@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from shared.asl.jumps import Chain, Fork, Switch
+from shared.asl.jumps import Chain, Fork, Lanes, Switch
 from shared.graph.tree import Await, Parallel, Sequence, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from shared.asl.jumps import Routed
+    from shared.manifest import StepPlan
+
+Path = tuple[str, ...]
+"""A step's id after those of the steps in whose bodies it stands."""
 
 MAX_LENGTH = 80
 """Source: Step Functions quotas, "State name length"."""
+MAX_STEP_ID = 64
+"""Leaves room for the longest suffix."""
 FINISH = "finish"
 COMPLETED = "completed"
+FAILED = "failed"
+_LANES_LENGTH = 50
 _FORK_LENGTH = 62  # leaves room for " · 1000 failed"
 
 
@@ -47,6 +58,36 @@ def fallback(step: str) -> str:
     return f"{step} · fallback"
 
 
+def items(step: str) -> str:
+    """Name the Map over a step's items."""
+    return f"{step} · items"
+
+
+def collect(step: str) -> str:
+    """Name the task that closes a map."""
+    return f"{step} · collect"
+
+
+def again(step: str) -> str:
+    """Name the choice between another iteration and going on."""
+    return f"{step} · again"
+
+
+def body(step: str) -> str:
+    """Name one iteration of a loop."""
+    return f"{step} · body"
+
+
+def waited(step: str) -> str:
+    """Name the choice between waiting and going on."""
+    return f"{step} · waited"
+
+
+def pause(step: str) -> str:
+    """Name the wait itself."""
+    return f"{step} · wait"
+
+
 def await_of(step: str) -> str:
     """Name the await before a step."""
     return f"{step} · await"
@@ -65,6 +106,16 @@ def fork(firsts: list[str]) -> str:
     return _short(f"fork {shown}", _FORK_LENGTH)
 
 
+def lanes(firsts: list[str]) -> str:
+    """Name the Map of lanes after the first and last of their first steps."""
+    return _short(f"lanes {firsts[0]} to {firsts[-1]}", _LANES_LENGTH)
+
+
+def lane_step(lanes: str, number: int) -> str:
+    """Name what stands for the n-th step of every lane."""
+    return f"{lanes} · step {number}"
+
+
 def first(node: Routed) -> str:
     """Return the step that a node begins with."""
     while not isinstance(node, Step | Await):
@@ -73,17 +124,36 @@ def first(node: Routed) -> str:
                 node = cases[0][1]
             case Sequence(items) | Chain(items):
                 node = items[0]
-            case Fork(branches) | Parallel(branches):
+            case Fork(branches) | Parallel(branches) | Lanes(branches):
                 node = branches[0]
     return node.id if isinstance(node, Step) else node.step
 
 
-def unique(name: str, taken: set[str]) -> str:
+def labels(steps: Mapping[str, StepPlan]) -> dict[Path, str]:
+    """Return what every step's states are named after: its id, with its way in front where another has the same id."""
+    paths = list(_paths(steps, ()))
+    often = Counter(path[-1] for path in paths)
+    taken = {FINISH, COMPLETED, FAILED}
+    found: dict[Path, str] = {}
+    for path in paths:
+        shown = "/".join(path) if often[path[-1]] > 1 else path[-1]
+        found[path] = unique(_short(shown, MAX_STEP_ID), taken, MAX_STEP_ID)
+    return found
+
+
+def _paths(steps: Mapping[str, StepPlan], around: Path) -> Iterator[Path]:
+    for name, plan in steps.items():
+        yield (*around, name)
+        if plan.body:
+            yield from _paths(plan.body.steps, (*around, name))
+
+
+def unique(name: str, taken: set[str], longest: int = MAX_LENGTH) -> str:
     """Return the name, numbered if it is taken, and take it."""
     number, candidate = 1, name
     while candidate in taken:
         number += 1
-        candidate = f"{_short(name, MAX_LENGTH - len(f' · {number}'))} · {number}"
+        candidate = f"{_short(name, longest - len(f' · {number}'))} · {number}"
     taken.add(candidate)
     return candidate
 

@@ -18,23 +18,21 @@ INVOKE_AND_PARK = "arn:aws:states:::lambda:invoke.waitForTaskToken"
 
 @dataclass(frozen=True, slots=True)
 class Retrier:
-    """Repeats a task for some errors, waiting a random time up to a doubling bound (full jitter)."""
+    """Repeats a task for some errors after a random time of up to 1, 2, 4, 8, ... seconds (full jitter).
+
+    First interval and growth are the language's defaults, so they are not written. ``longest`` bounds one wait, in
+    seconds.
+    """
 
     errors: tuple[str, ...]
-    interval: int
     attempts: int
-    max_delay: int
+    longest: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ASL; the rate is a float because some interpreters refuse a whole number."""
-        return {
-            "ErrorEquals": list(self.errors),
-            "IntervalSeconds": self.interval,
-            "MaxAttempts": self.attempts,
-            "MaxDelaySeconds": self.max_delay,
-            "BackoffRate": 2.0,
-            "JitterStrategy": "FULL",
-        }
+        """Return the ASL."""
+        again: dict[str, Any] = {"ErrorEquals": list(self.errors), "MaxAttempts": self.attempts}
+        bound = {"MaxDelaySeconds": self.longest} if self.longest else {}
+        return again | bound | {"JitterStrategy": "FULL"} if self.attempts else again
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +133,42 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Runs branches at once and drops their results."""
+    """Runs branches at once and drops their results. They get the data, or what ``given`` makes of it."""
 
     branches: tuple[Machine, ...]
     next: str | None
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def to_json(self) -> dict[str, Any]:
         """Return the ASL."""
         branches = [branch.to_json() for branch in self.branches]
-        return {"Type": "Parallel", "Branches": branches, "ResultPath": None} | _onward(self.next)
+        given = {"Parameters": dict(self.given)} if self.given else {}
+        return {"Type": "Parallel", "Branches": branches, "ResultPath": None} | given | _onward(self.next)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Runs ``body`` for every element of the list at ``items``, with the data that ``given`` makes; drops the results.
+
+    ``limit`` bounds how many run at once; 0 does not.
+    """
+
+    items: str
+    given: Mapping[str, Any]
+    body: Machine
+    limit: int
+    next: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the ASL."""
+        return {
+            "Type": "Map",
+            "ItemsPath": self.items,
+            "ItemSelector": dict(self.given),
+            "ItemProcessor": {"ProcessorConfig": {"Mode": "INLINE"}, **self.body.to_json()},
+            "MaxConcurrency": self.limit,
+            "ResultPath": None,
+        } | _onward(self.next)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +203,7 @@ class Fail:
         return {"Type": "Fail", "Error": self.error, "Cause": self.cause}
 
 
-State = Task | Choice | Wait | Parallel | Pass | Succeed | Fail
+State = Task | Choice | Wait | Parallel | Map | Pass | Succeed | Fail
 
 
 def _onward(following: str | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.asl import names
@@ -36,21 +36,21 @@ INFRASTRUCTURE_ERRORS = (
     "Lambda.Unknown",
     "Sandbox.Timedout",
 )
-RETRY = (Retrier(INFRASTRUCTURE_ERRORS, interval=1, attempts=6, max_delay=30),)
+RETRY = (Retrier(INFRASTRUCTURE_ERRORS, attempts=6),)
 
 _ANSWERS = ("NotOpened", "Signalbox.Unwinding")
 """Errors that are answers: the run is ending."""
 
 
-def repeated(attempts: int, max_delay: int) -> tuple[Retrier, ...]:
-    """Return the retry of a task that only reads and writes state: no cascade stands behind it, so it is repeated."""
-    return (
-        Retrier(_ANSWERS, interval=1, attempts=0, max_delay=max_delay),
-        Retrier(("States.ALL",), interval=1, attempts=attempts, max_delay=max_delay),
-    )
+def repeated(attempts: int, longest: int) -> tuple[Retrier, ...]:
+    """Return the retry of a task that only reads and writes state: no cascade stands behind it, so it is repeated.
+
+    A parked one registers again when it has waited for a year.
+    """
+    return (Retrier(_ANSWERS, attempts=0), Retrier(("States.ALL",), attempts, longest))
 
 
-CONTROL_RETRY = repeated(attempts=8, max_delay=60)
+CONTROL_RETRY = repeated(attempts=8, longest=60)
 
 _ENTRY: Mapping[str, Any] = {
     "run.$": "$$.Execution.Input.run",
@@ -63,9 +63,9 @@ _ERROR = {"error.$": "$.error"}
 _DECISION = {"action": "$.Payload.action", "seconds": "$.Payload.seconds"}
 
 
-def payload(op: str, **more: str) -> dict[str, Any]:
-    """Return the payload of a task: its operation, what else is given, and which entry of which state it is."""
-    return {"op": op, **more, **_ENTRY}
+def payload(op: str) -> dict[str, Any]:
+    """Return the payload of a task: its operation, the run, and which entry of which state it is."""
+    return {"op": op, **_ENTRY}
 
 
 def finish_task(following: str) -> Task:
@@ -73,80 +73,100 @@ def finish_task(following: str) -> Task:
     return Task(CONTROL_FUNCTION, payload("finish"), CONTROL_TIMEOUT, following, retry=CONTROL_RETRY)
 
 
-def await_task(step: str, name: str, following: str | None) -> Task:
-    """Return the task that parks until the step may start; after a year without that it registers again."""
-    return Task(
-        CONTROL_FUNCTION,
-        payload("await", step=step) | _TOKEN,
-        YEAR,
-        following,
-        parks=True,
-        retry=CONTROL_RETRY,
-        catch=(Catcher(name, ("States.Timeout",)),),
-    )
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A step's own task, by its type: its operation and function, and what control flow needs of its answer."""
+
+    op: str
+    function: str
+    timeout: float
+    parks: bool = False
+    select: tuple[str, ...] = ()
+    result_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Makes the states of steps; ``read`` are the routers whose route a Choice reads."""
+    """Makes the states of one graph's steps.
+
+    ``labels`` are the names of their states, ``read`` the routers whose route a Choice reads, ``given`` the paths in
+    the data at which the steps of a lane find their names.
+    """
 
     plans: Mapping[str, StepPlan]
+    labels: Mapping[str, str]
     read: frozenset[str]
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def task(self, step: str, following: str | None) -> Task:
         """Return the step's own task: one state on the happy path."""
-        plan = self.plans[step]
-        function = _function(plan)
-        parks = function == GATE_FUNCTION
+        own = _own(self.plans[step])
         reads = step in self.read
+        select = ("route",) if reads else own.select
         return Task(
-            function,
-            payload("run", step=step) | (_TOKEN if parks else {}),
-            math.ceil(plan.timeout) + MARGIN,
+            own.function,
+            self._payload(own.op, step) | (_TOKEN if own.parks else {}),
+            math.ceil(own.timeout) + MARGIN,
             following,
-            parks=parks,
-            select={"route": "$.Payload.route"} if reads else {},
-            result_path=f"$.routes.{step}" if reads else None,
+            parks=own.parks,
+            select={name: f"$.Payload.{name}" for name in select},
+            result_path=f"$.routes.{step}" if reads else own.result_path,
             retry=RETRY,
-            catch=(Catcher(names.cascade(step)),),
+            catch=(Catcher(names.cascade(self.labels[step])),),
         )
+
+    def _payload(self, op: str, step: str) -> dict[str, Any]:
+        return payload(op) | ({"step.$": self.given[step]} if step in self.given else {"step": step})
+
+    def collect(self, step: str, following: str | None) -> Task:
+        """Return the task that closes a map once all its items have ended."""
+        catch = (Catcher(names.cascade(self.labels[step])),)
+        asks = self._payload("collect", step)
+        return Task(CONTROL_FUNCTION, asks, CONTROL_TIMEOUT, following, retry=RETRY, catch=catch)
+
+    def awaiting(self, step: str, following: str | None) -> Task:
+        """Return the task that parks until the step may start; after a year without that it registers again."""
+        asks = self._payload("await", step) | _TOKEN
+        return Task(CONTROL_FUNCTION, asks, YEAR, following, parks=True, retry=CONTROL_RETRY)
 
     def trouble(self, step: str, after: str, failed: str) -> dict[str, State]:
         """Return the states that a failure leads through: cascade, choice, waits, fallback, parking.
 
         ``after`` is what follows the step, ``failed`` the way out of the machine or branch.
         """
+        label = self.labels[step]
         if step in self.read:
-            after = step  # a settled router answers again at once, and so stores the route that the Choice reads
+            after = label  # a settled router answers again at once, and so stores the route that the Choice reads
         states: dict[str, State] = {
-            names.cascade(step): self._cascade(step),
-            names.cascaded(step): self._cascaded(step, after, failed),
-            names.backoff(step): Wait("$.cascade.seconds", step),
-            names.recheck(step): Wait("$.cascade.seconds", names.cascade(step)),
-            names.parked(step): self._parked(step),
+            names.cascade(label): self._cascade(step),
+            names.cascaded(label): self._cascaded(step, after, failed),
+            names.backoff(label): Wait("$.cascade.seconds", label),
+            names.recheck(label): Wait("$.cascade.seconds", names.cascade(label)),
+            names.parked(label): self._parked(step),
         }
         if template := self.plans[step].fallback:
-            states[names.fallback(step)] = self._fallback(step, template, after)
+            states[names.fallback(label)] = self._fallback(step, template, after)
         return states
 
     def _cascade(self, step: str) -> Task:
         return Task(
             CONTROL_FUNCTION,
-            payload("cascade", step=step) | _ERROR,
+            self._payload("cascade", step) | _ERROR,
             CONTROL_TIMEOUT,
-            names.cascaded(step),
+            names.cascaded(self.labels[step]),
             select=_DECISION,
             result_path="$.cascade",
             retry=CONTROL_RETRY,
         )
 
     def _cascaded(self, step: str, after: str, failed: str) -> Choice:
-        fallback = (("fallback", names.fallback(step)),) if self.plans[step].fallback else ()
+        label = self.labels[step]
+        fallback = (("fallback", names.fallback(label)),) if self.plans[step].fallback else ()
         cases = (
-            ("retry", names.backoff(step)),
-            ("recheck", names.recheck(step)),
+            ("retry", names.backoff(label)),
+            ("recheck", names.recheck(label)),
             *fallback,
-            ("park", names.parked(step)),
+            ("park", names.parked(label)),
             ("continue", after),
         )
         return Choice("$.cascade.action", cases, failed)
@@ -154,34 +174,46 @@ class Steps:
     def _parked(self, step: str) -> Task:
         return Task(
             CONTROL_FUNCTION,
-            payload("park", step=step) | _TOKEN,
+            self._payload("park", step) | _TOKEN,
             YEAR,
-            names.cascaded(step),
+            names.cascaded(self.labels[step]),
             parks=True,
             select={"action": "$.action", "seconds": "$.seconds"},
             result_path="$.cascade",
             retry=CONTROL_RETRY,
-            catch=(Catcher(names.parked(step), ("States.Timeout",)),),
         )
 
     def _fallback(self, step: str, template: str, after: str) -> Task:
         return Task(
             STEP_FUNCTION,
-            payload("fallback", step=step, template=template),
+            self._payload("fallback", step) | {"template": template},
             math.ceil(self.plans[template].timeout) + MARGIN,
             after,
             retry=RETRY,
-            catch=(Catcher(names.cascade(step)),),
+            catch=(Catcher(names.cascade(self.labels[step])),),
         )
 
 
-def _function(plan: StepPlan) -> str:
+def _own(plan: StepPlan) -> _Own:
+    """Return the step's own task."""
     match plan.type:
         case "agent" | "tool":
-            return STEP_FUNCTION
+            return _Own("run", STEP_FUNCTION, plan.timeout)
         case "router":
-            return STEP_FUNCTION if plan.spec.get("strategy") == "llm" else CONTROL_FUNCTION
+            calls = plan.spec.get("strategy") == "llm"
+            return _Own("run", STEP_FUNCTION if calls else CONTROL_FUNCTION, plan.timeout)
         case "transform":
-            return CONTROL_FUNCTION
+            return _Own("run", CONTROL_FUNCTION, plan.timeout)
         case "human_gate":
-            return GATE_FUNCTION
+            return _Own("run", GATE_FUNCTION, plan.timeout, parks=True)
+        case "sub_workflow":
+            return _Own("child", CONTROL_FUNCTION, plan.timeout, parks=True)
+        case _:
+            return _own_control(plan)
+
+
+def _own_control(plan: StepPlan) -> _Own:
+    if plan.type == "wait" and "event" in plan.spec:
+        return _Own("event", CONTROL_FUNCTION, plan.timeout, parks=True)
+    select = {"map": ("items",), "loop": ("again", "scope"), "wait": ("seconds", "done")}[plan.type]
+    return _Own(plan.type, CONTROL_FUNCTION, CONTROL_TIMEOUT - MARGIN, select=select, result_path=f"$.{plan.type}")

@@ -10,7 +10,7 @@ from shared.asl.tasks import CONTROL_FUNCTION, CONTROL_TIMEOUT, RETRY, STEP_FUNC
 COMPENSATE_TIMEOUT = 900
 """Seconds; no Lambda function runs longer. Source: Lambda quotas, "Function timeout"."""
 
-_PATIENT = repeated(attempts=20, max_delay=300)
+_PATIENT = repeated(attempts=20, longest=300)
 """Over an hour; should it end, another execution is started when this one's end is heard of."""
 
 

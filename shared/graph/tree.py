@@ -20,6 +20,7 @@ class Step:
 class Await:
     """Stands before ``step`` and parks until it may start; the settling of each of ``sources`` wakes it.
 
+    It may stand before a Parallel of several steps with the same sources; it is then named for the first of them.
     For an ``all`` join the sources are the direct ones that no place in the tree orders before the step; for an
     ``any`` or quorum join they are all sources.
     """
@@ -64,6 +65,22 @@ def leaves(tree: Tree) -> Iterator[Step | Await]:
         case Parallel(branches):
             for branch in branches:
                 yield from leaves(branch)
+
+
+def nesting(tree: Tree) -> int:
+    """Return how many Parallels stand inside each other at most."""
+    deepest, stack = 0, [(tree, 0)]
+    while stack:
+        node, depth = stack.pop()
+        deepest = max(deepest, depth)
+        match node:
+            case Sequence(items):
+                stack += [(item, depth) for item in items]
+            case Parallel(branches):
+                stack += [(branch, depth + 1) for branch in branches]
+            case _:
+                pass
+    return deepest
 
 
 def awaits(tree: Tree) -> tuple[Await, ...]:

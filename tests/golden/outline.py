@@ -16,9 +16,9 @@ def _machine(machine: Mapping[str, Any], indent: str) -> Iterator[str]:
         state = machine["States"][name]
         if name.rpartition(" · ")[2] not in TROUBLE and not name.endswith(("failed", "done")):
             yield f"{indent}{name}: {_what(state)}"
-            for branch in state.get("Branches", ()):
+            for inner in (*state.get("Branches", ()), *([state["ItemProcessor"]] if "ItemProcessor" in state else ())):
                 yield f"{indent}  -"
-                yield from _machine(branch, f"{indent}  | ")
+                yield from _machine(inner, f"{indent}  | ")
 
 
 def _reached(machine: Mapping[str, Any]) -> Iterator[str]:
@@ -32,8 +32,9 @@ def _reached(machine: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _targets(state: Mapping[str, Any]) -> list[str]:
-    rules = [rule["Next"] for rule in (*state.get("Choices", ()), *state.get("Catch", ()))]
-    return [*rules, *(state[key] for key in ("Default", "Next") if key in state)]
+    ways = [rule["Next"] for rule in state.get("Choices", ())]
+    ways += [state[key] for key in ("Next", "Default") if key in state]
+    return [*ways, *(rule["Next"] for rule in state.get("Catch", ()))]
 
 
 def _what(state: Mapping[str, Any]) -> str:
@@ -47,5 +48,13 @@ def _what(state: Mapping[str, Any]) -> str:
         case "Choice":
             rules = ", ".join(f"{rule['StringEquals']} -> {rule['Next']}" for rule in state["Choices"])
             return f"{state['Choices'][0]['Variable']}: {rules}, else -> {state['Default']}"
+        case "Map":
+            scope = state["ItemSelector"]["scope.$"]
+            limit = f"at most {state['MaxConcurrency']}" if state["MaxConcurrency"] else "all"
+            return f"Map over {state['ItemsPath']}, {limit} at once, scope {scope} {goes}"
+        case "Wait":
+            return f"Wait {state['SecondsPath']} {goes}"
+        case "Parallel" if "Parameters" in state:
+            return f"Parallel, scope {state['Parameters']['scope.$']} {goes}".strip()
         case kind:
             return f"{kind} {goes}".strip()

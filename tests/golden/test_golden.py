@@ -11,7 +11,8 @@ import pytest
 from statelint.linter import Linter
 
 from shared.asl import render
-from shared.compiler import compile_file, unwind_machine
+from shared.compiler import compile_file, compile_manifest, unwind_machine
+from shared.manifest import Edge, Limits, Manifest, StepPlan
 from tests.golden.outline import outline
 
 HERE = Path(__file__).parent
@@ -30,7 +31,27 @@ def compiled(case):
 @cache
 def machines():
     shipped = {path.stem: compile_file(path).asl for path in sorted((ROOT / "workflows").glob("*.yaml"))}
-    return {path.stem: compiled(path) for path in CASES} | shipped | {"unwind machine": unwind_machine()}
+    made = {"unwind machine": unwind_machine(), "lanes": compile_manifest(wide()).asl}
+    return {path.stem: compiled(path) for path in CASES} | shipped | made
+
+
+def wide():
+    """A workflow that fits only because equal branches are written once."""
+    needs = {"first": ()} | {f"s{index}": ("first",) for index in range(300)}
+    needs |= {f"t{index}": (f"s{index}",) for index in range(300)} | {
+        "last": tuple(f"t{index}" for index in range(300))
+    }
+    plans = {
+        name: StepPlan(
+            id=name,
+            type="transform",
+            needs=tuple(Edge(source) for source in sources),
+            dependents=tuple(other for other, its in needs.items() if name in its),
+            spec={"set": {"v": 1}},
+        )
+        for name, sources in needs.items()
+    }
+    return Manifest("wide", "", {}, Limits(), plans, tuple(plans))
 
 
 def same_as_golden(path, text, request):
@@ -50,6 +71,10 @@ def test_machine_is_the_reviewed_one(case, request):
 def test_unwind_machine_is_the_reviewed_one(request):
     same_as_golden(HERE / "unwind.txt", outline(unwind_machine()), request)
     same_as_golden(HERE / "unwind.asl.json", render(unwind_machine(), indent=2) + "\n", request)
+
+
+def test_equal_branches_are_written_once(request):
+    same_as_golden(HERE / "lanes.txt", outline(compile_manifest(wide()).asl), request)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

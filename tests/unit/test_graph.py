@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from shared.graph import Await, CycleError, Graph, Parallel, Sequence, Step, decompose, leaves, order_graph
-from shared.graph.decompose import MAX_DEPTH
+from shared.graph.decompose import MAX_DEPTH, Decomposition
+from shared.graph.forest import SITES, cover
 from shared.graph.ordering import early
 
 
@@ -114,27 +115,31 @@ def ideal_finish(needs, joins, duration):
     return finish
 
 
-def flatten(tree, before, before_of):
-    """Record which steps the tree puts directly before each leaf; return the last ones of the tree."""
+def flatten(tree, before, before_of, apart=()):
+    """Record which steps the tree puts directly before each leaf; return the last ones of the tree.
+
+    An await puts its sources before whatever follows it, unless it is that of a step ``apart`` with an early join.
+    """
     match tree:
         case Step(name):
             before_of[name] |= before
             return {name}
-        case Await(name):
-            return before
+        case Await(name, sources):
+            return before if name in apart else before | set(sources)
         case Sequence(items):
             for item in items:
-                before = flatten(item, before, before_of)
+                before = flatten(item, before, before_of, apart)
             return before
         case Parallel(branches):
-            return set().union(*(flatten(branch, before, before_of) for branch in branches))
+            return set().union(*(flatten(branch, before, before_of, apart) for branch in branches))
 
 
 def tree_finish(tree, needs, joins, duration):
     """When each step ends if the engine does exactly what the tree says; awaits evaluate the join itself."""
     before_of = {name: set() for name in needs}
-    flatten(tree, set(), before_of)
-    parked = {leaf.step: leaf for leaf in leaves(tree) if isinstance(leaf, Await)}
+    apart = {name for name in needs if early(needs[name], joins.get(name, "all"))}
+    flatten(tree, set(), before_of, apart)
+    parked = {leaf.step: leaf for leaf in leaves(tree) if isinstance(leaf, Await) and leaf.step in apart}
     finish = {}
 
     def end(name):
@@ -222,3 +227,37 @@ def test_a_thousand_steps_take_less_than_a_second(shape):
     took = time.process_time() - start
     assert sum(isinstance(leaf, Step) for leaf in leaves(tree)) == size
     assert took < 1.0
+
+
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [
+        ("a b x:a d:a,b e:a,b f:a,b", "(a x | b d?a (d | e | f))"),
+        ("a b c x:a j:b,c k:a,b", "(a x | (b | c) j | k?a,b k)"),
+    ],
+)
+def test_steps_with_the_same_sources_share_an_await(needs, expected):
+    assert show(tree_of(needs_of(needs))) == expected
+
+
+class AlwaysForest(Decomposition):
+    """Takes the forest with awaits at one kind of place, even where chains would be cheaper."""
+
+    site = "root"
+
+    def cover(self, block, depth):
+        return cover(self.graph, block, self.heads(block), self.alone, self.site)
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("seed", range(60))
+def test_a_forest_is_exact_wherever_its_awaits_stand(seed, site):
+    rng = seeded(5000 + seed)
+    needs, joins = random_needs(rng, rng.randint(4, 60))
+    parked = {name: needs[name] for name in needs if early(needs[name], joins.get(name, "all"))}
+    graph = order_graph(needs, joins)
+    forest = type("Forest", (AlwaysForest,), {"site": site})(graph, parked)
+    tree = forest.build(graph.everything, 0)
+    assert sorted(leaf.id for leaf in leaves(tree) if isinstance(leaf, Step)) == sorted(needs)
+    duration = {name: rng.choice([0, 1, 2, 5, 30]) for name in needs}
+    assert tree_finish(tree, needs, joins, duration) == ideal_finish(needs, joins, duration)

@@ -1,0 +1,1 @@
+"""Measurements of what is promised, one module a subject."""

@@ -1,0 +1,227 @@
+"""`plan`, `schema` and `compile`: what a workflow file amounts to, becomes, and may hold."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scripts.commands.output import JsonOption, Refused, console, pairs, print_json, seconds, table
+
+if TYPE_CHECKING:
+    from shared.compiler import Compiled
+    from shared.forecast import Forecast
+
+NANO = 1_000_000_000
+SHOWN = 8
+"""Names of delayed steps to show."""
+
+FileArgument = Annotated[Path, typer.Argument(help="A workflow file.", metavar="FILE")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this group."""
+    app.command()(plan)
+    app.command("compile")(compile_)
+    app.command()(schema)
+
+
+def compiled_or_refused(file: Path) -> "Compiled":
+    """Compile a file. Raises Refused with all its faults."""
+    from shared.compiler import compile_file  # noqa: PLC0415 - a second of imports
+    from shared.errors import DefinitionError  # noqa: PLC0415 - with it
+
+    try:
+        return compile_file(file)
+    except DefinitionError as error:
+        told = "\n".join(str(finding) for finding in error.findings)
+        remedy = "`signalbox validate` shows the same, one by one."
+        raise Refused(told, remedy, code="definition_refused") from error
+
+
+def compile_(
+    *,
+    file: FileArgument,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw it as a Mermaid flowchart instead.")] = False,
+    manifest: Annotated[bool, typer.Option("--manifest", help="Print what the runtime reads instead.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Print what it amounts to instead.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the Step Functions machine (ASL) of a workflow file.
+
+    It is JSON with and without --json.
+
+    signalbox compile workflows/invoice.yaml > invoice.asl.json
+    """
+    if graph + manifest + summary > 1:
+        raise typer.BadParameter("give one of --graph, --manifest and --summary")
+    compiled = compiled_or_refused(file)
+    if graph:
+        from shared.asl.drawing import draw  # noqa: PLC0415 - with the compiler
+
+        drawn = draw(compiled.layout, compiled.manifest)
+        return print_json({"mermaid": drawn}) if as_json else typer.echo(drawn, nl=False)
+    if summary and not as_json:
+        return _summary(compiled)
+    shown = {"hash": compiled.hash, **asdict(compiled.summary)} if summary else compiled.asl
+    return print_json(json.loads(json.dumps(compiled.manifest.to_json() if manifest else shown)))
+
+
+def _summary(compiled: "Compiled") -> None:
+    facts, limits = compiled.summary, compiled.manifest.budget
+    active = seconds(None if limits.active_time is None else limits.active_time * 1000)
+    lines = {
+        "steps": str(facts.steps),
+        "longest chain": " → ".join(facts.critical_path),
+        "transitions": f"{facts.transitions} at most when nothing goes wrong",
+        "history events": f"{facts.events} when everything does, of 25,000",
+        "machine": f"{facts.definition_size:,} bytes",
+        "manifest": f"{facts.manifest_size:,} bytes",
+        "active time": active or "no limit",
+        "hash": compiled.hash,
+    }
+    for name, value in lines.items():
+        console().print(f"  [dim]{name:<15}[/] {value}", soft_wrap=True)
+
+
+def plan(
+    *,
+    file: FileArgument,
+    estimate: Annotated[
+        list[str] | None, typer.Option(help="Seconds that a step takes, instead of its time-out.", metavar="PATH=S")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a workflow file amounts to before it runs: time, states, events, cost, limits, gates.
+
+    Durations are ceilings (time-outs with all retries) unless given. Costs are those of models and tools.
+
+    signalbox plan workflows/invoice.yaml --estimate extract=4 --estimate review=3600
+    """
+    from shared.forecast import Forecast  # noqa: PLC0415 - a second of imports
+
+    forecast = Forecast(compiled_or_refused(file), dict(map(_estimate, estimate or ())))
+    facts = facts_of(forecast)
+    unknown = {*(path.partition("=")[0] for path in estimate or ())} - {path for path, _ in forecast.steps}
+    if unknown:
+        raise typer.BadParameter(f"the workflow has no step {', '.join(sorted(unknown))}")
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts)
+
+
+def _estimate(text: str) -> tuple[str, float]:
+    path, _, number = text.partition("=")
+    try:
+        return path, float(number)
+    except ValueError:
+        raise typer.BadParameter(f"{text}: expected PATH=SECONDS") from None
+
+
+def facts_of(forecast: "Forecast") -> dict[str, Any]:
+    """Return the whole plan as plain data; money in USD as text, durations in seconds."""
+    compiled, cost, width = forecast.compiled, forecast.cost, forecast.width
+    summary, nearest = compiled.summary, forecast.limits[0]
+    return {
+        "workflow": compiled.name,
+        "hash": compiled.hash,
+        "steps": [_step(path, plan.type, plan.timeout) for path, plan in forecast.steps],
+        "critical_path": [{"path": path, "seconds": round(took, 3)} for path, took in forecast.critical_path],
+        "critical_path_seconds": round(sum(took for _, took in forecast.critical_path), 3),
+        "transitions": {"happy": summary.transitions, "worst": summary.worst},
+        "events": summary.events,
+        "definition_bytes": summary.definition_size,
+        "manifest_bytes": summary.manifest_size,
+        "cost_usd": {"floor": _usd(cost.floor), "ceiling": _usd(cost.ceiling), "not_bounded": list(cost.unbounded)},
+        "gates": [_gate(path, plan.spec, plan.timeout) for path, plan in forecast.steps if plan.type == "human_gate"],
+        "irreversible": [
+            {"path": path, "tool": plan.spec["tool"], "approved_by": plan.approved_by}
+            for path, plan in forecast.steps
+            if plan.risk == "irreversible"
+        ],
+        "width": {
+            "steps_at_once": width.width,
+            "max_parallel": width.max_parallel,
+            "seconds": round(width.seconds, 3),
+            "delayed": list(width.delayed),
+        },
+        "limits": [
+            {"name": n.name, "used": n.used, "limit": n.limit, "share": round(n.share, 4)} for n in forecast.limits
+        ],
+        "nearest_limit": nearest.name,
+        "warnings": [str(finding) for finding in compiled.findings],
+    }
+
+
+def _step(path: str, kind: str, timeout: float) -> dict[str, Any]:
+    return {"path": path, "type": kind, "timeout": timeout}
+
+
+def _gate(path: str, spec: Any, timeout: float) -> dict[str, Any]:
+    kept = {name: spec.get(name) for name in ("approves", "approvers", "on_expiry")}
+    return {"path": path, **kept, "timeout": timeout}
+
+
+def _usd(nano: int) -> str:
+    from decimal import Decimal  # noqa: PLC0415 - one use
+
+    return f"{Decimal(nano) / NANO:.6f}"
+
+
+def _show(facts: dict[str, Any]) -> None:
+    width, cost, limits = facts["width"], facts["cost_usd"], facts["limits"]
+    path = " → ".join(f"{step['path']} ({_time(step['seconds'])})" for step in facts["critical_path"])
+    pairs(
+        {
+            "workflow": f"{facts['workflow']} · {len(facts['steps'])} steps",
+            "critical path": f"{_time(facts['critical_path_seconds'])} at most: {path}",
+            "transitions": f"{facts['transitions']['happy']} when nothing goes wrong, {facts['transitions']['worst']} "
+            "when everything does",
+            "cost": f"$ {cost['floor']} to $ {cost['ceiling']}{_not_bounded(cost['not_bounded'])}",
+            "width": _width(width),
+            "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
+            "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
+            "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
+        }
+    )
+    console().print()
+    rows = [(n["name"], f"{n['used']:,}", f"{n['limit']:,}", f"{n['share']:.1%}") for n in limits]
+    table(("LIMIT", "NEEDED", "POSSIBLE", "SHARE"), rows, right=("NEEDED", "POSSIBLE", "SHARE"), empty="")
+
+
+def _time(duration: float) -> str:
+    return seconds(duration * 1000)
+
+
+def _not_bounded(paths: list[str]) -> str:
+    return f" (an estimate: no budget bounds {', '.join(paths)})" if paths else ""
+
+
+def _gate_words(gate: dict[str, Any]) -> str:
+    approves = f" approves {gate['approves']}" if gate["approves"] else ""
+    return (
+        f"{gate['path']}{approves} ({', '.join(gate['approvers'])}, {_time(gate['timeout'])}, then {gate['on_expiry']})"
+    )
+
+
+def _width(width: dict[str, Any]) -> str:
+    count = width["steps_at_once"]
+    told = f"{count} step{'s' if count != 1 else ''} at once, max_parallel {width['max_parallel']}"
+    late = width["delayed"]
+    if not late:
+        return f"{told}: nothing waits for a slot"
+    more = f" and {len(late) - SHOWN} more" if len(late) > SHOWN else ""
+    return f"{told}: {', '.join(late[:SHOWN])}{more} wait for a slot, the run takes {_time(width['seconds'])}"
+
+
+def schema(*, as_json: JsonOption = False) -> None:
+    """Print the JSON Schema of workflow files, for editors. It is JSON with and without --json.
+
+    signalbox schema > workflow.schema.json
+    """
+    from shared.definition.schema import definition_schema  # noqa: PLC0415 - a second of imports
+
+    del as_json
+    print_json(definition_schema())

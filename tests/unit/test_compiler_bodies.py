@@ -1,0 +1,218 @@
+"""Maps, loops, waits and sub-workflows: what the plan resolves, what the machine hands on, what is counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from shared.asl.limits import INLINE_ITEMS, MAX_DEFINITION
+from shared.compiler import compile_manifest
+from shared.definition.loader import load_text
+from shared.manifest import Body, Edge, Limits, Manifest, StepPlan
+from shared.plan import plan
+
+
+def planned(steps, head=""):
+    text = f"workflow: w\n{head}steps:\n" + "".join(f"  {line}\n" for line in steps.splitlines())
+    return plan(load_text(text, "w.yaml", None).workflow, {"look": 0})
+
+
+def all_states(machine):
+    for name, state in machine["States"].items():
+        yield name, state
+        for inner in (*state.get("Branches", ()), *([state["ItemProcessor"]] if "ItemProcessor" in state else ())):
+            yield from all_states(inner)
+
+
+MAP = """each:
+  type: map
+  over: "${ input.list }"
+  steps:
+    go: {type: tool, tool: look, risk: RISK}
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "over", "items"),
+    [
+        ("", "${ input.list }", INLINE_ITEMS),
+        ("input: {type: object, properties: {list: {type: array, maxItems: 7}}}\n", "${ input.list }", 7),
+        (
+            "input: {type: object, properties: {list: {type: array, maxItems: 7}}}\n",
+            "${ input.list.filter(x, x) }",
+            100,
+        ),
+        ("", [1, 2, 3], 3),
+    ],
+)
+def test_how_many_items_a_map_can_have(head, over, items):
+    written = over if isinstance(over, list) else f'"{over}"'
+    steps = MAP.replace("RISK", "read").replace('"${ input.list }"', str(written))
+    assert planned(steps, head).steps["each"].spec["max_items"] == items
+
+
+def test_items_of_a_step_that_declares_its_output():
+    steps = (
+        "find: {type: tool, tool: look, risk: read, "
+        "output: {type: object, properties: {a: {type: array, maxItems: 9}}}}\n"
+        'each: {type: map, needs: [find], over: "${ steps.find.output.a }", steps: {t: {type: transform, set: {v: 1}}}}'
+    )
+    assert planned(steps).steps["each"].spec["max_items"] == 9
+
+
+@pytest.mark.parametrize(
+    ("risk", "rule"),
+    [("read", "collect_all"), ("reversible, compensate: {tool: look}", "fail_fast"), ("irreversible", "fail_fast")],
+)
+def test_a_map_with_effects_fails_fast_unless_told_otherwise(risk, rule):
+    each = planned(MAP.replace("RISK", risk)).steps["each"]
+    assert each.spec["on_failure"] == rule
+    told = planned(MAP.replace("RISK", risk) + "  on_failure: {quorum: 2}\n").steps["each"]
+    assert told.spec["on_failure"] == {"quorum": 2}
+
+
+@pytest.mark.parametrize(("parallel", "limit"), [(10, 10), (100, 40)])
+def test_a_map_is_as_wide_as_the_run_may_be(parallel, limit):
+    each = planned(MAP.replace("RISK", "read"), f"max_parallel: {parallel}\n").steps["each"]
+    assert each.spec["max_concurrency"] == limit
+
+
+def test_bodies_are_graphs_of_their_own():
+    steps = """revise:
+  type: loop
+  until: "loop.iteration > 1"
+  max_iterations: 3
+  steps:
+    a: {type: transform, set: {v: 1}}
+    b: {type: transform, set: {v: 1}}
+    c: {type: transform, needs: [a], set: {v: 1}}
+    d: {type: transform, needs: [a, b], set: {v: 1}}
+"""
+    manifest = compile_manifest(planned(steps, "on_error: continue\n")).manifest
+    body = manifest.steps["revise"].body
+    assert body.order == ("a", "b", "c", "d")
+    assert {name: step.wakes for name, step in body.steps.items()} == {"a": ("d",), "b": (), "c": (), "d": ()}
+    assert {step.on_error for step in body.steps.values()} == {"continue"}
+    assert manifest.steps["revise"].retry.max_retries == 0
+    assert Manifest.from_json(manifest.to_json()).steps["revise"].body.order == body.order
+
+
+def test_a_deadline_is_the_machines_timeout():
+    manifest = planned("a: {type: transform, set: {v: 1}}", "deadline: 1h\n")
+    assert compile_manifest(manifest).asl["TimeoutSeconds"] == 3600
+
+
+def step(name, kind="transform", needs=(), **given):
+    return StepPlan(id=name, type=kind, needs=tuple(map(Edge, needs)), **{"spec": {"set": {}}, **given})
+
+
+def manifest_of(*plans):
+    return Manifest("w", "", {}, Limits(), {plan.id: plan for plan in plans}, tuple(plan.id for plan in plans))
+
+
+def holding(name, kind, spec, *inside):
+    body = Body({plan.id: plan for plan in inside}, tuple(plan.id for plan in inside))
+    return step(name, kind, spec=spec, body=body)
+
+
+MAP_SPEC = {"over": "x", "max_concurrency": 4, "max_items": 10, "on_failure": "fail_fast"}
+LOOP_SPEC = {"until": "true", "max_iterations": 5}
+
+
+def test_a_map_hands_every_item_its_scope():
+    found = dict(all_states(compile_manifest(manifest_of(holding("each", "map", MAP_SPEC, step("go")))).asl))
+    assert found["each"]["ResultSelector"] == {"items.$": "$.Payload.items"}
+    items = found["each · items"]
+    assert items["ItemSelector"]["scope.$"] == "States.Format('{}each[{}]/', $.scope, $$.Map.Item.Value)"
+    assert items["ItemSelector"]["routes"] == {}
+    assert (items["ItemsPath"], items["MaxConcurrency"], items["Next"]) == ("$.map.items", 4, "each · collect")
+    assert found["each · collect"]["Parameters"]["Payload"]["op"] == "collect"
+    assert {found[name]["Catch"][0]["Next"] for name in ("each", "each · collect")} == {"each · cascade"}
+
+
+def test_a_loop_asks_before_every_iteration():
+    found = dict(all_states(compile_manifest(manifest_of(holding("again", "loop", LOOP_SPEC, step("go")))).asl))
+    assert found["again"]["Next"] == "again · again"
+    assert found["again · again"]["Choices"][0]["Next"] == "again · body"
+    assert found["again · body"]["Next"] == "again"
+    assert found["again · body"]["Parameters"]["scope.$"] == "$.loop.scope"
+
+
+@pytest.mark.parametrize("spec", [{"for": 5.0}, {"until": "${ input.at }"}])
+def test_a_wait_asks_how_long(spec):
+    found = dict(all_states(compile_manifest(manifest_of(step("rest", "wait", spec=spec))).asl))
+    assert found["rest"]["ResultSelector"] == {"seconds.$": "$.Payload.seconds", "done.$": "$.Payload.done"}
+    assert found["rest · waited"]["Default"] == "rest · wait"
+    assert found["rest · wait"]["Next"] == "rest"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "op"),
+    [("wait", {"event": {"name": "x", "match": None, "timeout": 90.0}}, "event"), ("sub_workflow", {}, "child")],
+)
+def test_what_comes_from_outside_parks(kind, spec, op):
+    found = dict(all_states(compile_manifest(manifest_of(step("out", kind, spec=spec, timeout=90.0))).asl))
+    payload = found["out"]["Parameters"]["Payload"]
+    assert (payload["op"], payload["token.$"]) == (op, "$$.Task.Token")
+    assert found["out"]["TimeoutSeconds"] == 95
+
+
+def test_failure_ends_a_body_and_never_the_execution():
+    inner = holding("each", "map", MAP_SPEC, step("a"), step("b"))
+    found = dict(all_states(compile_manifest(manifest_of(holding("loop_", "loop", LOOP_SPEC, inner))).asl))
+    failing = {found[f"{name} · cascaded"]["Default"] for name in ("a", "b", "each")}
+    assert {found[name]["Type"] for name in failing} == {"Succeed"}
+    assert found[found["loop_ · cascaded"]["Default"]]["Type"] == "Fail"
+
+
+def test_names_are_told_apart_by_their_way():
+    manifest = manifest_of(
+        holding("one", "map", MAP_SPEC, step("go")),
+        holding("two", "map", MAP_SPEC, step("go"), step("finish")),
+    )
+    names = [name for name, _ in all_states(compile_manifest(manifest).asl)]
+    assert len(names) == len(set(names))
+    assert {"one/go", "two/go", "finish · 2"} <= set(names)
+
+
+def test_long_ways_are_shortened_and_stay_unique():
+    deep = holding("m" * 60, "map", MAP_SPEC, step("x" * 60))
+    manifest = manifest_of(deep, holding("n" * 60, "map", MAP_SPEC, step("x" * 60)), step("k"))
+    names = [name for name, _ in all_states(compile_manifest(manifest).asl)]
+    assert len(names) == len(set(names))
+    assert max(map(len, names)) <= 80
+
+
+def test_items_and_iterations_count():
+    mapped = compile_manifest(manifest_of(holding("each", "map", MAP_SPEC, step("go")))).summary
+    looped = compile_manifest(manifest_of(holding("again", "loop", LOOP_SPEC, step("go")))).summary
+    assert mapped.transitions == 3 + 10 + 2
+    assert looped.transitions == 2 + 5 * 4 + 2
+    more = replace(manifest_of(holding("each", "map", MAP_SPEC | {"max_items": 11}, step("go"))))
+    one_step = 12 + 10 + 5
+    assert compile_manifest(more).summary.events - mapped.events == one_step + 2 + 2
+
+
+def wide(count, **given):
+    needs = {f"s{index}": () for index in range(count)} | {f"t{index}": (f"s{index}",) for index in range(count)}
+    return manifest_of(*(step(name, needs=sources, **given) for name, sources in needs.items()))
+
+
+def test_what_would_not_fit_is_written_once():
+    small, large = compile_manifest(wide(20)), compile_manifest(wide(300))
+    assert not [name for name, _ in all_states(small.asl) if name.startswith("lanes")]
+    assert large.summary.definition_size < MAX_DEFINITION / 5
+    fork = large.asl["States"][large.asl["StartAt"]]
+    given = [lane for lanes in fork["Parameters"]["lanes"].values() for lane in lanes]
+    assert sorted(name for lane in given for name in lane.values()) == sorted(large.manifest.order)
+    assert all(len(lanes) <= 40 for lanes in fork["Parameters"]["lanes"].values())
+    runs = [state for _, state in all_states(fork["Branches"][0]) if state.get("Parameters", {}).get("Payload", {})]
+    assert {state["Parameters"]["Payload"]["step.$"] for state in runs} == {"$.lane.s1", "$.lane.s2"}
+
+
+def test_branches_that_differ_are_not_folded_together():
+    mixed = wide(300)
+    odd = replace(mixed, steps=mixed.steps | {"s7": replace(mixed.steps["s7"], timeout=99.0)})
+    found = compile_manifest(odd)
+    names = [name for name, _ in all_states(found.asl)]
+    assert "s7" in names
+    assert "s8" not in names
