@@ -6,6 +6,7 @@ import typer
 
 from scripts.commands import show
 from scripts.commands.client import Api, segment
+from scripts.commands.local_runs import InProcessOption
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, state, table
 from scripts.commands.target import LATEST, TokenOption, UrlOption, target
 
@@ -28,10 +29,11 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=100)] = 50,
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List what waits for a decision, newest first."""
-    answer = target(url, token).get("/v1/approvals", limit=limit)
+    answer = target(url, token, in_process=in_process).get("/v1/approvals", limit=limit)
     if as_json:
         return print_json(answer)
     rows = [
@@ -49,9 +51,16 @@ def list_(
 
 
 @approvals.command("show")
-def show_one(*, approval: Id, url: UrlOption = None, token: TokenOption = None, as_json: JsonOption = False) -> None:
+def show_one(
+    *,
+    approval: Id,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    in_process: InProcessOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show what an approval would let run, with its exact arguments."""
-    found = _find(target(url, token), approval)
+    found = _find(target(url, token, in_process=in_process, about=approval), approval)
     if as_json:
         print_json(found)
     else:
@@ -59,31 +68,45 @@ def show_one(*, approval: Id, url: UrlOption = None, token: TokenOption = None, 
 
 
 @approvals.command()
-def approve(
+def approve(  # noqa: PLR0913 - options
     *,
     approval: Id,
     note: Note = "",
     digest: Digest = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Approve exactly what the approval shows. Approving twice lets it run once."""
-    _decide(target(url, token), approval, {"decision": "approve", "note": note}, digest, as_json=as_json)
+    _decide(
+        target(url, token, in_process=in_process, about=approval),
+        approval,
+        {"decision": "approve", "note": note},
+        digest,
+        as_json=as_json,
+    )
 
 
 @approvals.command()
-def reject(
+def reject(  # noqa: PLR0913 - options
     *,
     approval: Id,
     note: Note = "",
     digest: Digest = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Reject it: what it would have let run is skipped."""
-    _decide(target(url, token), approval, {"decision": "reject", "note": note}, digest, as_json=as_json)
+    _decide(
+        target(url, token, in_process=in_process, about=approval),
+        approval,
+        {"decision": "reject", "note": note},
+        digest,
+        as_json=as_json,
+    )
 
 
 def _decide(api: Api, approval: str, body: dict[str, Any], digest: str | None, *, as_json: bool) -> None:

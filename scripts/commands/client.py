@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Mapping
 from http.client import HTTPException, HTTPResponse
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
@@ -38,7 +38,9 @@ class Unreachable(Refused):
 
 
 class Api:
-    """The API at `url`, called with `token`."""
+    """The API at `url`, called with `token`. `slowest` is the longest pause (s) between two looks at its log."""
+
+    slowest: ClassVar[float] = 3.0
 
     def __init__(self, url: str, token: str) -> None:
         self.url = url.rstrip("/")

@@ -34,7 +34,7 @@ def pages(api: Api, run: str, after: int = 0) -> Iterator[Page]:
     while True:
         page = _patiently(api, run, after)
         yield page
-        pause = FAST if page.events else min(pause * 1.3, SLOW)
+        pause = FAST if page.events else min(pause * 1.3, api.slowest)
         after = page.last
         if len(page.events) < _LIMIT:
             time.sleep(pause)

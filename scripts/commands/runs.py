@@ -10,6 +10,8 @@ import typer
 from scripts.commands import show
 from scripts.commands.client import Api, ApiRefused, segment
 from scripts.commands.follow import TERMINAL, Story, follow, over, pages
+from scripts.commands.inprocess import Options, go_on, run_file
+from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, state, table
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
 
@@ -26,7 +28,7 @@ def add_to(app: typer.Typer) -> None:
 
 def run(  # noqa: PLR0913 - options
     *,
-    name: Annotated[str, typer.Argument(help="The workflow's name.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="A workflow's name, or a workflow file.", metavar="NAME|FILE")],
     given: Annotated[
         str, typer.Option("--input", metavar="JSON|@FILE", help="The input as JSON, or from a file.")
     ] = "{}",
@@ -42,19 +44,40 @@ def run(  # noqa: PLR0913 - options
     until_human: Annotated[
         bool, typer.Option("--until-human", help="Follow it until it ends or needs a person.")
     ] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="FILE: start a run even where an interrupted one could go on.")
+    ] = False,
+    set_tool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set-tool", metavar="KEY=VALUE", help="FILE: a setting of the tools, such as ERP_URL; repeatable."
+        ),
+    ] = None,
+    models_url: Annotated[
+        str | None, typer.Option("--models-url", envvar="SIGNALBOX_MODELS_URL", help="FILE: where models answer.")
+    ] = None,
+    by: Annotated[str, typer.Option("--as", metavar="NAME", help="FILE: who signs decisions made here.")] = "",
     url: UrlOption = None,
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a run of a published workflow.
+    """Start a run of a published workflow; or run a workflow file right here, without any cloud.
 
     signalbox run invoice --set document=@workflows/samples/contoso-en.txt --watch
 
     signalbox run invoice --input '{"document": "..."}' --idempotency-key mail-4711
+
+    signalbox run workflows/invoice.yaml --set document=@workflows/samples/contoso-en.txt
+
+    A FILE runs in this process and is followed until it ends. Whatever kills it, even kill -9: the same command goes
+    on with the interrupted run, and no step that has completed runs again. Tools come from the folder `tools` beside
+    it, their settings from --set-tool or SIGNALBOX_TOOL_<KEY>. Models are real with ANTHROPIC_API_KEY, else rehearsed.
+    People decide in the terminal, or from another one with `signalbox approvals`. Runs are kept in .signalbox/runs.db,
+    or where SIGNALBOX_RUNS says.
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
-        what = f"{name} is a file; running a file in this process is not available yet."
-        raise Refused(what, "Run a deployed workflow by its name: `signalbox up`, then `signalbox run invoice ...`.")
+        given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json)
+        return run_file(Path(name), read_input(given, fields or []), given_options)
     body: dict[str, Any] = {"input": read_input(given, fields or [])} | ({"version": version} if version else {})
     api = target(url, token)
     status, answer = _start(api, name, body, key)
@@ -95,7 +118,7 @@ def _started(found: str, *, new: bool) -> None:
 
 def read_input(text: str, fields: list[str]) -> dict[str, Any]:
     """Return the input that --input and --set give together. Raises BadParameter."""
-    data = _json(_content(text, "--input") if text.startswith("@") else text, "--input")
+    data = _value(text, "--input")
     if not isinstance(data, dict):
         raise typer.BadParameter("the input must be a JSON object: {...}", param_hint="--input")
     made = cast("dict[str, Any]", data)
@@ -105,6 +128,11 @@ def read_input(text: str, fields: list[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"{one!r}: give KEY=VALUE or KEY=@FILE", param_hint="--set")
         made[name] = _content(value, f"--set {name}") if value.startswith("@") else value
     return made
+
+
+def _value(text: str, hint: str) -> Any:
+    """Return JSON that is given itself or as @FILE. Raises BadParameter."""
+    return _json(_content(text, hint) if text.startswith("@") else text, hint)
 
 
 def _content(reference: str, hint: str) -> str:
@@ -133,10 +161,13 @@ def list_(  # noqa: PLR0913 - options
     before: Annotated[str | None, typer.Option(help="Only runs older than this one.")] = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List runs, newest first."""
-    answer = target(url, token).get("/v1/runs", workflow=workflow, state=in_state, limit=limit, before=before)
+    answer = target(url, token, in_process=in_process).get(
+        "/v1/runs", workflow=workflow, state=in_state, limit=limit, before=before
+    )
     if as_json:
         return print_json(answer)
     rows = [
@@ -150,10 +181,15 @@ def list_(  # noqa: PLR0913 - options
 
 @runs.command("show")
 def show_run(
-    *, run: RunArgument, url: UrlOption = None, token: TokenOption = None, as_json: JsonOption = False
+    *,
+    run: RunArgument,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    in_process: InProcessOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a run: its steps, what they cost, its limits, its gates."""
-    api = target(url, token)
+    api = target(url, token, in_process=in_process, about=run)
     found = api.get(f"/v1/runs/{segment(run_id(api, run))}")
     if as_json:
         print_json(found)
@@ -162,13 +198,14 @@ def show_run(
 
 
 @runs.command()
-def watch(
+def watch(  # noqa: PLR0913 - options
     *,
     run: RunArgument,
     until_human: Annotated[bool, typer.Option("--until-human", help="Stop also when it needs a person.")] = False,
     after: Annotated[int, typer.Option(min=0, help="Begin after this event.")] = 0,
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a run until it ends; steps are shown as they finish. Ctrl-C leaves the run alone.
@@ -176,7 +213,7 @@ def watch(
     Exit code 0: completed (or, with --until-human, a person is needed now).
     With --json, one event a line, then the state.
     """
-    api = target(url, token)
+    api = target(url, token, in_process=in_process, about=run)
     _watch(api, run_id(api, run), until_human=until_human, as_json=as_json, after=after)
 
 
@@ -205,22 +242,50 @@ def _stream(api: Api, run: str, *, until_human: bool, after: int) -> str:
 
 
 @runs.command()
-def events(
+def events(  # noqa: PLR0913 - options
     *,
     run: RunArgument,
     after: Annotated[int, typer.Option(min=0, help="Begin after this event.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 200,
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a run's log: everything that happened, numbered without gaps."""
-    api = target(url, token)
+    api = target(url, token, in_process=in_process, about=run)
     answer = api.get(f"/v1/runs/{segment(run_id(api, run))}/events", after=after, limit=limit)
     if as_json:
         print_json(answer)
     else:
         show.events(answer["events"])
+
+
+@runs.command()
+def send(  # noqa: PLR0913 - options
+    *,
+    run: RunArgument,
+    name: Annotated[str, typer.Argument(help="The event's name.", metavar="EVENT")],
+    data: Annotated[str, typer.Option("--data", metavar="JSON|@FILE", help="The event's data.")] = "null",
+    key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="The same key never delivers a second event.")
+    ] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    in_process: InProcessOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a run an event that a wait step waits for. One that comes early is kept until the step is reached."""
+    api = target(url, token, in_process=in_process, about=run)
+    run = run_id(api, run)
+    body = {"name": name, "data": _value(data, "--data")}
+    _, answer = api.post(f"/v1/runs/{segment(run)}/events", body, key=key)
+    if as_json:
+        print_json(answer)
+    else:
+        console().print(
+            f"Event {name} {'completed a wait' if answer['used'] else 'is kept until a step waits for it'}."
+        )
 
 
 @runs.command()
@@ -230,16 +295,18 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Why; it is kept in the log.")] = "",
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """End a run: no step opens any more, completed reversible steps are undone."""
-    api = target(url, token)
+    api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
     _, answer = api.post(f"/v1/runs/{segment(run)}/cancel", {"reason": reason} if reason else {})
     if as_json:
         print_json(answer)
     else:
         console().print(f"Run {run} is being cancelled. Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
+    _drive(api, run, as_json=as_json)
 
 
 @runs.command()
@@ -254,9 +321,10 @@ def resume(  # noqa: PLR0913 - options
     steps: Annotated[int | None, typer.Option("--raise-steps", min=1, help="Raise its limit of steps.")] = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how a paused step goes on.
+    """Say how a paused step goes on. An in-process run that no process drives goes on in this one.
 
     signalbox runs resume latest --action retry
 
@@ -268,23 +336,35 @@ def resume(  # noqa: PLR0913 - options
         raise typer.BadParameter("use retry, skip, accept or fail", param_hint="--action")
     if (action == "accept") != (result is not None):
         raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
-    api = target(url, token)
+    api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
+    if step is None and not _paused(api, run):
+        _drive(api, run, as_json=as_json)
     body: dict[str, Any] = {"step": step or _only_paused(api, run), "action": action}
     if result is not None:
-        body["result"] = _json(_content(result, "--result") if result.startswith("@") else result, "--result")
+        body["result"] = _value(result, "--result")
     more = {name: value for name, value in (("usd", usd), ("tokens", tokens), ("steps", steps)) if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
     if as_json:
         print_json(answer)
     else:
         console().print(f"Step {body['step']}: {action}. Follow the run: {COMMAND} runs watch {run}", soft_wrap=True)
+    _drive(api, run, as_json=as_json)
+
+
+def _drive(api: Api, run: str, *, as_json: bool) -> None:
+    """Go on with an in-process run that no process drives. Leaves by typer.Exit then."""
+    if isinstance(api, LocalRuns) and api.undriven(run) and api.get(f"/v1/runs/{run}")["state"] not in TERMINAL:
+        go_on(api, run, as_json=as_json)
+
+
+def _paused(api: Api, run: str) -> list[str]:
+    steps = api.get(f"/v1/runs/{segment(run)}")["steps"]
+    return [str(step["path"]) for step in steps if step["status"] in {"paused", "unknown"}]
 
 
 def _only_paused(api: Api, run: str) -> str:
-    found = [
-        str(s["path"]) for s in api.get(f"/v1/runs/{segment(run)}")["steps"] if s["status"] in {"paused", "unknown"}
-    ]
+    found = _paused(api, run)
     if len(found) != 1:
         what = f"Run {run} has {'no paused step' if not found else 'several paused steps: ' + ', '.join(found)}."
         raise Refused(what, "Name one with --step." if found else f"`signalbox runs show {run}` shows its state.")

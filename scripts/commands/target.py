@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from scripts.commands.client import Api
+from scripts.commands.local_runs import LocalRuns, find, open_workspace, runs_file
 from scripts.commands.output import ROOT, Refused
 
 FOLDER = Path(os.environ.get("SIGNALBOX_LOCAL_FOLDER") or ROOT / ".signalbox" / "local")
@@ -38,8 +39,21 @@ def save_credentials(data: dict[str, Any], path: Path = CREDENTIALS) -> None:
     fresh.replace(path)
 
 
-def target(url: str | None, token: str | None, path: Path = CREDENTIALS) -> Api:
-    """Return the API to talk to. The local token goes to the local address only. Raises Refused."""
+def target(
+    url: str | None, token: str | None, path: Path = CREDENTIALS, *, in_process: bool = False, about: str = LATEST
+) -> Api:
+    """Return the API to talk to. The local token goes to the local address only. Raises Refused.
+
+    ``in_process`` asks for the runs of `signalbox run FILE`; so does a run or approval ``about`` which is one of them,
+    and, where no API is named and no local cloud is up, anything.
+    """
+    own = (
+        None
+        if url and not in_process
+        else _in_process(about, always=in_process or (not url and credentials(path) is None))
+    )
+    if own is not None:
+        return own
     if url and token:
         return Api(url, token)
     if url:
@@ -51,6 +65,12 @@ def target(url: str | None, token: str | None, path: Path = CREDENTIALS) -> Api:
         )
         raise Refused("There is no local cloud, and no other API was named.", remedy, code="no_target")
     return Api(str(local["api_url"]), token or str(local["token"]))
+
+
+def _in_process(about: str, *, always: bool) -> Api | None:
+    if always and runs_file().is_file():
+        return LocalRuns(open_workspace())
+    return find(about) if about != LATEST else None
 
 
 def run_id(api: Api, run: str) -> str:

@@ -152,7 +152,8 @@ def test_the_local_token_never_goes_to_another_address(tmp_path):
     assert target(None, None, path).url == "http://127.0.0.1:1"
 
 
-def test_without_anything_it_says_how_to_begin(tmp_path):
+def test_without_anything_it_says_how_to_begin(tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGNALBOX_RUNS", str(tmp_path / "none.db"))
     with pytest.raises(Refused) as caught:
         target(None, None, tmp_path / "none.json")
     assert "signalbox up" in caught.value.remedy

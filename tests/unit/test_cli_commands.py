@@ -133,8 +133,8 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 def test_all_commands_are_there():
     names = {" ".join(path) for path in COMMANDS}
     assert names == {
-        *("up", "down", "status", "deploy", "validate", "compile", "run", "doctor"),
-        *(f"runs {name}" for name in ("list", "show", "watch", "events", "cancel", "resume")),
+        *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor"),
+        *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume")),
         *(f"approvals {name}" for name in ("list", "show", "approve", "reject")),
     }
 
@@ -244,10 +244,10 @@ def test_modules_of_the_users_folder_are_not_run(tmp_path):
         assert f"Usage: {ROOT / 'scripts' / script} " in done.stdout
 
 
-def test_a_file_is_not_run_yet_and_says_so(cli):
-    done = cli("run", "workflows/invoice.yaml")
+def test_a_file_that_is_not_there_is_refused_by_its_name(cli):
+    done = cli("run", "workflows/nothing.yaml")
     assert isinstance(done.exception, Refused)
-    assert "not available yet" in done.exception.what
+    assert "workflows/nothing.yaml" in done.exception.what
 
 
 def test_lists_are_tables_or_json(cli, api):

@@ -1,4 +1,4 @@
-"""The DynamoDB store, on moto: the same conditions as the store in memory."""
+"""The DynamoDB store on moto, the SQLite store, and the store in memory: the same conditions for all."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from shared.errors import StoreConflict
 from shared.ledger.dynamodb import DynamoStore
 from shared.ledger.keys import INDEXES
 from shared.ledger.records import Amount, Event, Gate, Head, Run, Step, revive
+from shared.ledger.sqlite import SqliteStore
 from shared.ports import Key, Write
 from shared.testing import MemoryStore
 from shared.values import Value
@@ -40,10 +41,15 @@ def table(client):
     )
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def store(request, monkeypatch):
+@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+def store(request, monkeypatch, tmp_path):
     if request.param == "memory":
         yield MemoryStore()
+        return
+    if request.param == "sqlite":
+        made = SqliteStore(tmp_path / "runs.db")
+        yield made
+        made.close()
         return
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")

@@ -1,0 +1,323 @@
+"""`run FILE`: a workflow file in this very process, with no cloud at all; kill it, run it again, and it goes on."""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from scripts.commands import show
+from scripts.commands.client import ApiRefused
+from scripts.commands.follow import TERMINAL, Story, follow, over, pages
+from scripts.commands.local_runs import LocalRuns, open_workspace, runs_file, signature
+from scripts.commands.output import COMMAND, Refused, console, relative
+
+if TYPE_CHECKING:
+    from scripts.local.web import Service
+    from shared.compiler import Compiled
+    from shared.inprocess.engine import InProcess
+    from shared.inprocess.workspace import Workspace
+    from shared.ports import Models
+    from shared.runtime.host import Published
+
+SETTING = "SIGNALBOX_TOOL_"
+_SPARE_WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a file is run. ``settings`` are the tools' (`--set-tool`); ``by`` signs decisions."""
+
+    settings: Sequence[str] = ()
+    models_url: str | None = None
+    by: str = ""
+    new: bool = False
+    key: str | None = None
+    until_human: bool = False
+    as_json: bool = False
+
+
+@dataclass
+class Session:
+    """This process's engine with everything around it."""
+
+    workspace: "Workspace"
+    engine: "InProcess"
+    api: LocalRuns
+    told: dict[str, str] = field(default_factory=dict[str, str])
+
+    def drive(self, run: str) -> None:
+        """Drive a run. Raises Refused when another process does."""
+        if not self.engine.host(run):
+            what = f"Another process drives run {run}."
+            raise Refused(what, f"Follow it from here: signalbox runs watch {run}", code="driven_elsewhere")
+
+
+def run_file(file: Path, data: Mapping[str, Any], options: Options) -> None:
+    """Run a workflow file until it ends. Leaves by typer.Exit with the same codes as `runs watch`. Raises Refused."""
+    compiled = _compiled(file)
+    with session(file, compiled.manifest.max_parallel, options) as opened:
+        published = publish(opened.workspace, compiled, file)
+        run, resumed = _begin(opened, published, data, options)
+        _tell(opened, run, file, options, resumed=resumed)
+        _finish(opened, run, options)
+
+
+def go_on(api: LocalRuns, run: str, *, as_json: bool) -> None:
+    """Drive a run that no process drives, until it ends or needs a person. Leaves by typer.Exit."""
+    file = Path(api.workspace.file_of(run))
+    workers = api.workspace.definitions.manifest(*_version(api, run)).max_parallel
+    api.workspace.close()
+    options = Options(until_human=not sys.stdin.isatty(), as_json=as_json)
+    with session(file, workers, options) as opened:
+        opened.drive(run)
+        if not as_json:
+            console().print(f"No process drove run [bold]{run}[/]; this one does now.")
+        _finish(opened, run, options)
+
+
+def _version(api: LocalRuns, run: str) -> tuple[str, int]:
+    facts = api.workspace.facts(run)
+    return facts.workflow, facts.version
+
+
+def _compiled(file: Path) -> "Compiled":
+    from shared.compiler import compile_file  # noqa: PLC0415 - a second of imports
+    from shared.errors import DefinitionError  # noqa: PLC0415 - with it
+
+    if not file.is_file():
+        raise Refused(f"There is no file {file}.", "Name a workflow file, such as workflows/invoice.yaml.")
+    try:
+        return compile_file(file)
+    except DefinitionError as error:
+        told = "\n".join(str(finding) for finding in error.findings)
+        raise Refused(told, "`signalbox validate` shows the same, one by one.", code="definition_refused") from None
+
+
+def publish(
+    workspace: "Workspace", compiled: "Compiled", file: Path, seen: frozenset[str] = frozenset()
+) -> "Published":
+    """Keep the file as a version, and the files beside it that it names as sub-workflows. Raises Refused."""
+    for name in sorted(_children(compiled.manifest.steps) - seen - {compiled.name}):
+        beside = file.with_name(f"{name}.yaml")
+        publish(workspace, _compiled(beside), beside, seen | {compiled.name})
+    return workspace.publish(compiled, file)
+
+
+def _children(steps: Mapping[str, Any]) -> set[str]:
+    found: set[str] = set()
+    for plan in steps.values():
+        if plan.type == "sub_workflow":
+            found.add(str(plan.spec["workflow"]))
+        if plan.body:
+            found |= _children(plan.body.steps)
+    return found
+
+
+@contextmanager
+def session(file: Path, max_parallel: int, options: Options) -> Generator[Session]:
+    """Open the store, models and tools of a file, and an engine that drives its runs. Raises Refused."""
+    from shared.tools.host import ToolBox  # noqa: PLC0415 - keeps `--help` fast
+    from shared.tools.registry import ToolError, load_tools  # noqa: PLC0415 - with it
+
+    workspace, services, told = open_workspace(), list["Service"](), dict[str, str]()
+    engine = workspace.engine(max_parallel + _SPARE_WORKERS)
+    try:
+        settings = _settings(options.settings)
+        models = _models(file, options, services, told)
+        _erp(settings, services, told)
+        tools = ToolBox(load_tools(file.parent / "tools"), settings)
+        engine.open(workspace.handlers(engine, models, tools))
+        yield Session(workspace, engine, LocalRuns(workspace, engine, options.by, lambda: _check(engine)), told)
+    except ToolError as error:
+        raise Refused(str(error), "Mend the tool.", code="tools") from None
+    finally:
+        engine.close()
+        for service in services:
+            service.shutdown()
+        workspace.close()
+
+
+def _check(engine: "InProcess") -> None:
+    failure = engine.failure
+    if failure:
+        what = f"The run cannot be driven: {type(failure).__name__}: {failure}"
+        raise Refused(what, f"The same command goes on with it. It is kept in {relative(runs_file())}.", code="engine")
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    found = {name[len(SETTING) :]: value for name, value in os.environ.items() if name.startswith(SETTING)}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{one!r}: give KEY=VALUE", param_hint="--set-tool")
+        found[name] = value
+    return found
+
+
+def _models(file: Path, options: Options, services: "list[Service]", told: dict[str, str]) -> "Models":
+    """Return real models with a key; else those at the given address; else a rehearsal of this process."""
+    from shared.models.anthropic import AnthropicModels  # noqa: PLC0415 - keeps `--help` fast
+
+    key, url = os.environ.get("ANTHROPIC_API_KEY", ""), options.models_url or os.environ.get("SIGNALBOX_MODELS_URL", "")
+    if key and not url:
+        told["models"] = "real ones, with your ANTHROPIC_API_KEY"
+        return AnthropicModels(lambda: key)
+    if not url:
+        url = _rehearsal(file, services)
+        told["models"] = "rehearsed (ANTHROPIC_API_KEY calls real ones)"
+    told.setdefault("models", url)
+    return AnthropicModels(lambda: key or "rehearsal", url)
+
+
+def _rehearsal(file: Path, services: "list[Service]") -> str:
+    from scripts.local.rehearsal import SCRIPTS, Rehearsal  # noqa: PLC0415 - only where nothing else answers
+
+    own = file.resolve().parent / "fixtures" / "rehearsal"
+    return _serve(Rehearsal(scripts=own if own.is_dir() else SCRIPTS), services)
+
+
+def _erp(settings: dict[str, str], services: "list[Service]", told: dict[str, str]) -> None:
+    """Start the ERP stand-in where models are rehearsed and no ERP is named. Its documents outlive this process."""
+    if "ERP_URL" in settings or not services:
+        return
+    from scripts.local.erp import Erp  # noqa: PLC0415 - as above
+
+    kept = runs_file().with_name("erp.json")
+    settings["ERP_URL"] = _serve(Erp(file=kept), services)
+    told["ERP"] = f"a stand-in; its documents are in {relative(kept)}"
+
+
+def _serve(service: "Service", services: "list[Service]") -> str:
+    untyped: Any = service
+    untyped.RequestHandlerClass = type("Quiet", (untyped.RequestHandlerClass,), {"log_message": _no_log})
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    services.append(service)
+    return service.url
+
+
+def _no_log(*_: object) -> None:
+    """Requests are not shown: the terminal belongs to the run."""
+
+
+def _begin(opened: Session, published: "Published", data: Mapping[str, Any], options: Options) -> tuple[str, bool]:
+    """Return the run to drive, and whether it is an interrupted one that goes on. Raises Refused."""
+    from shared.errors import RequestRefused  # noqa: PLC0415 - keeps `--help` fast
+    from shared.inprocess.workspace import TENANT  # noqa: PLC0415 - with it
+    from shared.runtime.runs import StartRequest, start_run  # noqa: PLC0415 - with it
+    from shared.values import digest  # noqa: PLC0415 - with it
+
+    found = None if options.new or options.key else opened.workspace.interrupted(published, digest(dict(data)))
+    if found is not None:
+        opened.drive(found)
+        return found, True
+    request = StartRequest(TENANT, signature(), "cli", dict(data), options.key, published.version)
+    try:
+        run, new = start_run(opened.workspace.host(opened.engine), published, request)
+    except RequestRefused as refused:
+        raise ApiRefused(refused.status, refused.detail, code=refused.problem) from None
+    if not new:
+        opened.drive(run)
+    return run, not new
+
+
+def _tell(opened: Session, run: str, file: Path, options: Options, *, resumed: bool) -> None:
+    if options.as_json:
+        print(json.dumps({"run": run, "new": not resumed}), flush=True)
+        return
+    goes_on = " goes on where it was interrupted (--new starts another)" if resumed else f" of {relative(file)}"
+    console().print(f"Run [bold]{run}[/]{goes_on}", soft_wrap=True)
+    for name, what in opened.told.items():
+        console().print(f"  [dim]{name}: {what}[/]", soft_wrap=True)
+
+
+def _finish(opened: Session, run: str, options: Options) -> None:
+    try:
+        ended = _stream(opened, run, options) if options.as_json else _follow(opened, run, options)
+    except KeyboardInterrupt:
+        console(stderr=True).print(f"\nRun {run} stands still. The same command goes on with it.", highlight=False)
+        raise typer.Exit(130) from None
+    if not options.as_json:
+        show.ending(opened.api.get(f"/v1/runs/{run}"))
+    raise typer.Exit(0 if ended == "completed" or (options.until_human and ended not in TERMINAL) else 1)
+
+
+def _stream(opened: Session, run: str, options: Options) -> str:
+    for page in pages(opened.api, run):
+        for event in page.events:
+            print(json.dumps(event, ensure_ascii=False), flush=True)
+        if not page.events and over(page.state, until_human=options.until_human):
+            print(json.dumps({"run": run, "state": page.state, "seq": page.last}), flush=True)
+            return page.state
+    raise AssertionError  # pages never ends
+
+
+def _follow(opened: Session, run: str, options: Options) -> str:
+    """Show the run's steps as they finish; where somebody sits at the terminal, ask them what a person must decide."""
+    story, asks = Story(), sys.stdin.isatty() and sys.stdout.isatty() and not options.until_human
+    if not asks and not options.until_human:
+        console().print(f"  [dim]decide from another shell: {COMMAND} approvals list --in-process[/]", soft_wrap=True)
+    while True:
+        ended = follow(opened.api, run, story, until_human=asks or options.until_human)
+        if ended in TERMINAL or not asks:
+            return ended
+        _ask(opened, run)
+
+
+def _ask(opened: Session, run: str) -> None:
+    """Ask the person at the terminal for one decision that the run waits for."""
+    found = opened.api.get(f"/v1/runs/{run}")
+    gates = [gate for gate in found["gates"] if gate["status"] == "open"]
+    stuck = [step for step in found["steps"] if step["status"] in {"paused", "unknown"}]
+    if gates:
+        _ask_gate(opened, gates[0])
+    elif stuck:
+        _ask_paused(opened, run, stuck[0])
+
+
+def _ask_gate(opened: Session, gate: Mapping[str, Any]) -> None:
+    console().print()
+    show.approval(gate)
+    decision = _choice("Decide", ("approve", "reject"))
+    by = typer.prompt("Signed by", default=opened.api.by)
+    note = typer.prompt("Note", default="", show_default=False)
+    opened.api.by = str(by)
+    body = {"decision": decision, "note": note, "digest": gate["digest"] or ""}
+    try:
+        opened.api.post(f"/v1/approvals/{gate['id']}", body)
+    except ApiRefused as refused:
+        console().print(f"[red]✗[/] {show.escaped(refused.what)}", soft_wrap=True)
+
+
+def _ask_paused(opened: Session, run: str, step: Mapping[str, Any]) -> None:
+    error: Mapping[str, Any] = step["error"] or {}
+    said = f"{error.get('class', step['reason'])}: {error.get('message', '')}"
+    console().print(
+        f"\n  [bold]{show.escaped(step['path'])}[/] is {step['status']}. {show.escaped(said)}", soft_wrap=True
+    )
+    action = _choice("How does it go on", ("retry", "skip", "fail"))
+    try:
+        opened.api.post(f"/v1/runs/{run}/resume", {"step": step["path"], "action": action})
+    except ApiRefused as refused:
+        console().print(f"[red]✗[/] {show.escaped(refused.what)}", soft_wrap=True)
+
+
+def _choice(question: str, choices: tuple[str, ...]) -> str:
+    while True:
+        given = str(typer.prompt(f"{question} ({' / '.join(choices)})")).strip().lower()
+        found = [choice for choice in choices if given and choice.startswith(given)]
+        if len(found) == 1:
+            return found[0]
+
+
+def refuse_options(**given: object) -> None:
+    """Refuse options that only a deployed workflow has. Raises BadParameter."""
+    for name, value in given.items():
+        if value:
+            raise typer.BadParameter("is for deployed workflows, not for a file", param_hint=f"--{name}")

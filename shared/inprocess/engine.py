@@ -1,0 +1,326 @@
+"""The in-process engine: threads, timers and tokens around the interpreter's walks.
+
+A few threads take walks from one queue; a walk runs on a thread until it parks, sleeps or ends, and its successor goes
+on right there. A parked run holds no thread; when nothing of it moves, it is dropped from memory but for its id, and
+its records say how it goes on. So waking a run and taking it over after a crash are the same thing.
+
+Time-outs come from outside: a call that outlasts its step's time-out by a margin is given up, another thread takes its
+thread's place, and what it still returns fails on the fence. A thread cannot be killed, so a call that never returns
+keeps its thread until the process ends; tools bound their calls by ``call.timeout``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import Conflict, NotFound
+from shared.inprocess.handlers import UNWIND
+from shared.inprocess.live import Walk
+from shared.inprocess.places import Places
+from shared.inprocess.tasks import UNBOUNDED, limit_of, make_task, takes_place
+from shared.inprocess.timers import Timers
+from shared.inprocess.walks import Walks
+from shared.inprocess.watch import POKE, Watch
+from shared.interpreter import Do, Sleep, TaskFailed, Within, walk_finish
+from shared.ports import Engine
+from shared.runtime.ending import request
+from shared.runtime.settle import over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from shared.inprocess.handlers import Handlers
+    from shared.inprocess.live import Live
+    from shared.interpreter import Effect
+    from shared.manifest import StepPlan
+
+LOG = logging.getLogger("signalbox")
+NAP = 5.0
+"""Shorter sleeps (s) keep a run in memory."""
+Outcome = Any
+_STOP: Any = (None, None, None)
+_WAITS, _REPLACED = object(), object()
+"""Outcomes of an operation whose walk goes on later, or on another thread."""
+
+
+class InProcess(Engine):
+    """Drives runs in this process. ``workers`` threads; 0 = none, the caller drives with ``drain``.
+
+    ``acquire`` and ``release`` are the lease of a run; ``changed`` tells whether another process wrote to the store.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 8,
+        tenant: str = "local",
+        acquire: Callable[[str], bool] = lambda _: True,
+        release: Callable[[str], None] = lambda _: None,
+        changed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.handlers: Handlers
+        self.failure: BaseException | None = None
+        self.threads: list[threading.Thread] = []
+        self.stopped = False
+        self.calls: dict[Walk, tuple[int, Live, int]] = {}
+        self.timers = Timers()
+        self.places = Places(self, tenant, release)
+        self._walks = Walks(self)
+        self._watch = Watch(self, changed)
+        self._acquire, self._workers = acquire, workers
+        self._jobs: queue.SimpleQueue[tuple[Live, Walk | None, Outcome]] = queue.SimpleQueue()
+        self._count = itertools.count(1)
+
+    # --- the port -----------------------------------------------------------------------------------------------
+
+    def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:  # noqa: ARG002 - a run has one execution
+        """Drive a run, or unwind one that is driven here. Starting again is harmless."""
+        run = str(data["run"]["id"])
+        if machine != UNWIND:
+            self.host(run)
+            return
+        with self.places.awake(run) as live:
+            if live:
+                self.launch(live, live.unwind())
+
+    def succeed(self, token: str, output: Mapping[str, Any]) -> bool:
+        """Answer a token. The answer stands in the records too: whoever drives the run elsewhere finds it there."""
+        return self.answer(token, dict(output))
+
+    def fail(self, token: str, error: str, cause: str) -> bool:
+        """Fail a token."""
+        return self.answer(token, TaskFailed(error, cause))
+
+    # --- driving ------------------------------------------------------------------------------------------------
+
+    def open(self, handlers: Handlers) -> None:
+        """Begin to work with these handlers."""
+        self.handlers = handlers
+        if self._workers:
+            for _ in range(self._workers):
+                self.thread(self.work)
+            self.thread(self._watch.run)
+
+    def host(self, run: str) -> bool:
+        """Drive a run from where its records say it stands. False = another process drives it."""
+        if not self._acquire(run):
+            return False
+        self.places.take(run)
+        return True
+
+    def close(self) -> None:
+        """Stop: nothing new begins; what is under way is left as after a crash. The records know how to go on."""
+        self.stopped = True
+        for _ in self.threads:
+            self._jobs.put(_STOP)
+        self._watch.ring()
+        for thread in self.threads:
+            thread.join(timeout=1.0)
+
+    def drain(self, *, patience: float = 0.0) -> None:
+        """Without threads: drive everything until all waits for answers, jumping over sleeps up to ``patience`` s."""
+        clock = self.handlers.steps.clock
+        end = clock.now() + int(patience * 1000)
+        while True:
+            while not self._jobs.empty():
+                self._job(*self._jobs.get())
+            due = self.timers.next()
+            if due is None or due > end:
+                return
+            clock.sleep(max(0, due - clock.now()) / 1000)
+            self._watch.ring_timers()
+
+    def thread(self, target: Callable[[], None]) -> None:
+        """Start one more thread."""
+        made = threading.Thread(target=target, name=f"signalbox-{len(self.threads)}", daemon=True)
+        self.threads.append(made)
+        made.start()
+
+    def work(self) -> None:
+        """Take jobs until the engine stops, or until this thread was replaced."""
+        while not self.stopped:
+            job = self._jobs.get()
+            if job is _STOP or not self._job(*job):
+                return
+
+    def put(self, live: Live, walk: Walk | None, outcome: Outcome = None) -> None:
+        """Let a thread go on with a walk (None = with the whole run)."""
+        self._jobs.put((live, walk, outcome))
+
+    def launch(self, live: Live, walks: list[Walk]) -> None:
+        """Let threads begin these walks."""
+        live.active += len(walks)
+        for walk in walks:
+            self.put(live, walk)
+
+    def now(self) -> int:
+        """Return the time (ms)."""
+        return self.handlers.steps.clock.now()
+
+    def number(self) -> int:
+        """Return a number that is unique in this process."""
+        return next(self._count)
+
+    def _job(self, live: Live, walk: Walk | None, outcome: Outcome) -> bool:
+        """Take one walk as far as it goes. False = this thread was replaced meanwhile."""
+        try:
+            walks = [(walk, outcome)] if walk else [(each, None) for each in self.places.adopted(live)]
+            while walks:
+                for extra in walks[1:]:
+                    self.put(live, *extra)
+                following = self._advance(live, *walks[0])
+                if following is None:
+                    return False
+                walks = [(each, None) for each in following]
+        except Exception as error:
+            LOG.exception("run %s stands still", live.id)
+            self.failure = error
+            self.places.drop(live)
+        return True
+
+    def _advance(self, live: Live, walk: Walk, outcome: Outcome) -> list[Walk] | None:
+        """Go on with a walk until it stops; return those that begin thereby. None = this thread was replaced."""
+        while not live.closed:
+            try:
+                effect = walk.do if outcome is POKE else _send(walk, outcome)
+            except StopIteration as end:
+                return self._walks.ended(live, walk, goes_on=bool(end.value))
+            except TaskFailed as error:
+                return self.died(live, error)
+            if isinstance(effect, Within):
+                return self._walks.enter(live, walk, effect)
+            outcome = self._do(live, walk, effect) if isinstance(effect, Do) else self._sleep(live, walk, effect)
+            if outcome is _WAITS or outcome is _REPLACED:
+                return [] if outcome is _WAITS else None
+        return []
+
+    def _do(self, live: Live, walk: Walk, do: Do) -> Outcome:
+        """Perform an operation on this thread, and park if it asks for that. Returns its outcome, if there is one."""
+        if self._queued(live, walk, do):
+            return _WAITS
+        ticket, outcome = self._perform(live, walk, do)
+        if ticket != walk.ticket:
+            return _REPLACED
+        if do.token and not isinstance(outcome, TaskFailed):
+            return self._park(live, walk, do)
+        return outcome
+
+    def _queued(self, live: Live, walk: Walk, do: Do) -> bool:
+        if not takes_place(walk, do):
+            return False
+        with live.lock:
+            return not live.take_place(walk, do)
+
+    def _perform(self, live: Live, walk: Walk, do: Do) -> tuple[int, Outcome]:
+        """Perform an operation on this thread. Returns its ticket, which is void by now if it took too long."""
+        task = make_task(live, walk, do, self.now(), self.number())
+        walk.do, ticket, timed = do, walk.ticket, limit_of(walk, do) < UNBOUNDED
+        if do.token:
+            with live.lock:
+                live.expected.add(do.token)
+                live.early.pop(do.token, None)
+        if timed:
+            self.calls[walk] = (task.deadline, live, ticket)
+        try:
+            outcome = self.handlers.perform(task)
+        except Exception as error:  # noqa: BLE001 - as an engine sees it: any error is a failed task, by its name
+            outcome = TaskFailed(type(error).__name__, str(error))
+        if timed:
+            with live.lock:
+                if self.calls.pop(walk, None):
+                    walk.ticket = ticket = walk.ticket + 1
+                    self.free(live, walk, do)
+        return ticket, {} if outcome is None else outcome
+
+    def free(self, live: Live, walk: Walk, do: Do) -> None:
+        """Give the place of a step that called to the next one."""
+        if takes_place(walk, do):
+            following = live.free_place()
+            if following:
+                self.put(live, following, POKE)
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    def _sleep(self, live: Live, walk: Walk, effect: Sleep | None) -> Outcome:
+        seconds = effect.seconds if effect else 0.0
+        token = f"{'nap' if seconds < NAP else 'sleep'}:{self.number()}"
+        with live.lock:
+            live.parked[token] = walk
+            live.naps += token.startswith("nap")
+            self.timer(live.id, token, self.now() + int(seconds * 1000))
+            self.rest(live)
+        return _WAITS
+
+    def _park(self, live: Live, walk: Walk, do: Do) -> Outcome:
+        """Wait for the token's answer, unless it has come already."""
+        until = self._until(live, do)
+        with live.lock:
+            live.expected.discard(do.token)
+            if do.token in live.early:
+                return live.early.pop(do.token)
+            live.parked[do.token] = walk
+            if until:
+                self.timer(live.id, do.token, until)
+            self.rest(live)
+        return _WAITS
+
+    def _until(self, live: Live, do: Do) -> int | None:
+        """Return when (ms) the time of a parked operation itself is over."""
+        if do.op not in {"run", "event"}:
+            return None
+        seen = self.places.journal(live.id).read([f"GATE#{do.path}", f"STEP#{do.path}"])
+        gate, step = seen.gate(do.path), seen.step(do.path)
+        return gate.expires if gate else step.due if step else None
+
+    def rest(self, live: Live) -> None:
+        """Count a walk as waiting, and keep no more than the run's id when nothing of it moves."""
+        live.active -= 1
+        if live.still:
+            self.places.park(live)
+
+    def answer(self, token: str, outcome: Outcome) -> bool:
+        """Send an answer to the walk that waits for it, or will in a moment. False = nobody does."""
+        run, _, name = token.split("|", 2)
+        with self.places.awake(run) as live:
+            if live is None:
+                return False
+            walk = live.parked.pop(name, None)
+            if walk is None:
+                if name in live.expected:
+                    live.early[name] = outcome
+                return name in live.expected
+            live.active += 1
+        self.put(live, walk, outcome)
+        return True
+
+    def timer(self, run: str, token: str, due: int) -> None:
+        """Answer ``token`` at ``due`` (ms)."""
+        if self.timers.add(due, run, token) and self._workers:
+            self._watch.ring()
+
+    def join_over(self, live: Live, scope: str, plan: StepPlan) -> bool:
+        """Tell from the records whether a step need not wait for the rest of its sources."""
+        host, do = self.handlers.steps, Do("await", plan.id, scope)
+        task = make_task(live, Walk(walk_finish()), do, self.now(), 0)
+        return over(host, task, plan, self.places.journal(live.id).read(host.keys(task, plan)))
+
+    # --- the ends -----------------------------------------------------------------------------------------------
+
+    def died(self, live: Live, error: TaskFailed) -> list[Walk]:
+        """End a run of which a walk cannot go on as stopped, with every result kept."""
+        with live.lock:
+            live.active -= 1
+        host = self.handlers.steps
+        try:
+            request(host, self.places.journal(live.id), "stopped", f"the run cannot go on: {error}"[:400], UNWIND)
+        except (Conflict, NotFound):
+            self.places.drop(live)
+        return []
+
+
+def _send(walk: Walk, outcome: Outcome) -> Effect:
+    return walk.steps.throw(outcome) if isinstance(outcome, TaskFailed) else walk.steps.send(outcome)

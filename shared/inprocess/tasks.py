@@ -1,0 +1,64 @@
+"""From what a walk asks for to the task that a handler takes: its time-out, its lease, its token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.inprocess.handlers import calls
+from shared.runtime.task import Task
+
+if TYPE_CHECKING:
+    from shared.inprocess.live import Live, Walk
+    from shared.interpreter import Do
+
+MARGIN = 5.0
+"""Seconds beyond its step's time-out after which a call is given up, as in the compiled machines."""
+COMPENSATE_TIMEOUT = 900.0
+UNBOUNDED = 365 * 24 * 3600.0
+"""Seconds: what makes no call has no time-out of its own."""
+
+
+def make_task(live: Live, walk: Walk, do: Do, now: int, number: int) -> Task:
+    """Return the task of one operation; ``now`` in ms, ``number`` is unique in this process.
+
+    Tokens are the same for every delivery, since whoever drives the run answers them: a delivery that parks again
+    need not be written down again. Other deliveries are told apart by their entry.
+    """
+    run, epoch = live.facts.run, live.facts.head.epoch
+    stamp = "0" if do.token else f"{now:014d}.{number:09d}"
+    return Task(
+        op=do.op,
+        step=do.step,
+        scope=do.scope,
+        run=run.id,
+        tenant=run.tenant,
+        workflow=run.workflow,
+        version=run.version,
+        epoch=epoch,
+        entry=f"{epoch:06d}|{stamp}|0000",
+        attempt=f"{now}.{number}.{id(live):x}",
+        deadline=now + int((limit_of(walk, do) + MARGIN) * 1000),
+        token=f"{run.id}|{epoch}|{do.token}" if do.token else "",
+        error=do.error,
+        template=do.template,
+    )
+
+
+def limit_of(walk: Walk, do: Do) -> float:
+    """Return an operation's time-out in seconds."""
+    if do.op == "compensate":
+        return COMPENSATE_TIMEOUT
+    if not in_graph(walk, do):
+        return UNBOUNDED
+    plan = walk.graph.plans[do.template] if do.template and walk.graph else walk.plan
+    return plan.timeout if plan and calls(plan) else UNBOUNDED
+
+
+def in_graph(walk: Walk, do: Do) -> bool:
+    """Tell whether the operation is an attempt of a step, or what stands in for it."""
+    return walk.plan is not None and walk.graph is not None and do.op in {"run", "fallback"}
+
+
+def takes_place(walk: Walk, do: Do) -> bool:
+    """Tell whether the operation counts against ``max_parallel``."""
+    return in_graph(walk, do) and limit_of(walk, do) < UNBOUNDED

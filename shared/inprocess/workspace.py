@@ -1,0 +1,196 @@
+"""The in-process host's place on the disk, and its ports: ``runs.db``, the blobs and the locks beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shared.blobs.files import FileBlobs
+from shared.clock import SystemClock
+from shared.errors import NotFound, PermanentFailure, StoreConflict
+from shared.inprocess.engine import InProcess
+from shared.inprocess.handlers import Handlers
+from shared.inprocess.journal import LocalGateHost, LocalStepHost
+from shared.inprocess.locks import RunLocks
+from shared.ledger.definitions import DefinitionTable
+from shared.ledger.keys import latest_key, version_key
+from shared.ledger.records import Head, Run, run_partition
+from shared.ledger.sqlite import SqliteStore
+from shared.ports import Key, Mail, Write
+from shared.runtime.host import Host
+from shared.runtime.runs import listed
+from shared.settings import Person
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from shared.compiler import Compiled
+    from shared.ledger.records import Gate
+    from shared.ports import Engine, Message, Models, Tools
+    from shared.runtime.host import Published
+
+TENANT = "local"
+MACHINE = "in-process"
+_RUNS_SEARCHED = 50
+
+
+class Workspace:
+    """Everything that is kept in and beside the file ``path``. Make one a process and file."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = SqliteStore(path)
+        self.blobs = FileBlobs(path.with_name(f"{path.name}-blobs"))
+        self.locks = RunLocks(path.with_name(f"{path.name}-locks"))
+        self.clock = SystemClock()
+        self.definitions = DefinitionTable(self.store)
+
+    def close(self) -> None:
+        """Close the files; locks go back."""
+        self.store.close()
+        self.locks.close()
+
+    def engine(self, workers: int) -> InProcess:
+        """Return an engine for this store's runs."""
+        return InProcess(
+            workers=workers,
+            tenant=TENANT,
+            acquire=self.locks.acquire,
+            release=self.locks.release,
+            changed=self.store.changed_elsewhere,
+        )
+
+    def ports(self, engine: Engine) -> dict[str, Any]:
+        """Return the ports that every host needs."""
+        return {
+            "store": self.store,
+            "blobs": self.blobs,
+            "clock": self.clock,
+            "engine": engine,
+            "definitions": self.definitions,
+        }
+
+    def handlers(self, engine: InProcess, models: Models, tools: Tools) -> Handlers:
+        """Return what performs the steps."""
+        ports = self.ports(engine)
+        gates = LocalGateHost(**ports, mail=NoMail(), letters=_no_letter, approvers=Anybody())
+        return Handlers(LocalStepHost(**ports, models=models, tools=tools), gates)
+
+    def host(self, engine: Engine) -> Host:
+        """Return what starts and looks at runs."""
+        return Host(**self.ports(engine))
+
+    def publish(self, compiled: Compiled, file: Path) -> Published:
+        """Keep a compiled file as a version, unless it is the newest one already. Runs stay with their version."""
+        while True:
+            try:
+                return self._publish(compiled, file)
+            except StoreConflict:  # another process publishes the same workflow: look again
+                continue
+
+    def _publish(self, compiled: Compiled, file: Path) -> Published:
+        name, key = compiled.name, latest_key(compiled.name)
+        latest = self.store.read([key]).get(key)
+        if latest and latest["hash"] == compiled.hash:
+            return self.definitions.published(name, int(latest["version"]))
+        number = int(latest["version"]) + 1 if latest else 1
+        facts = {"workflow": name, "version": number, "hash": compiled.hash}
+        version = facts | {
+            "version_arn": MACHINE,
+            "manifest": json.dumps(compiled.manifest.to_json()),
+            "definition": compiled.source,
+            "published_at": self.clock.now(),
+            "file": str(file.resolve()),
+        }
+        writes = [Write(version_key(name, number), version, None), Write(key, facts, latest["rev"] if latest else None)]
+        self.store.commit(writes)
+        return self.definitions.published(name, number)
+
+    def file_of(self, run: str) -> str:
+        """Return the workflow file that a run was started from. Raises NotFound."""
+        facts = self.facts(run)
+        return str(self.definitions.item(facts.workflow, facts.version)["file"])
+
+    def facts(self, run: str) -> Run:
+        """Return a run's facts. Raises NotFound."""
+        key = Key(run_partition(TENANT, run), "RUN")
+        item = self.store.read([key]).get(key)
+        if item is None:
+            raise NotFound("There is no such run.")
+        return Run.from_item(item)
+
+    def interrupted(self, published: Published, digest: str) -> str | None:
+        """Return the newest unfinished run of this version with this input that no process drives."""
+        for run in self._newest(published.workflow):
+            same = run.version == published.version and run.input.digest == digest and not run.parent
+            if same and not self._head(run.id).ended and self.locks.is_free(run.id):
+                return run.id
+        return None
+
+    def _newest(self, workflow: str) -> Iterator[Run]:
+        value = f"TENANT#{TENANT}#WORKFLOW#{workflow}"
+        return map(Run.from_item, self.store.index("by_workflow", value, limit=_RUNS_SEARCHED))
+
+    def refresh_lists(self) -> None:
+        """Bring the list view up to the heads. On AWS the table's stream does that; here, whoever wants a list."""
+        for state in ("pending", "running", "waiting_for_human", "paused"):
+            for item in self.store.index("by_state", f"TENANT#{TENANT}#STATE#{state}", limit=0):
+                self._refresh(Run.from_item(item), item)
+
+    def _refresh(self, run: Run, item: dict[str, Any]) -> None:
+        head = self._head(run.id)
+        if run.projected >= head.rev:
+            return
+        fresh = {**item, **listed(run, head).to_item()}
+        try:
+            self.store.commit([Write(Key(item["pk"], "RUN"), fresh, run.rev)])
+        except StoreConflict:  # somebody else has just done it
+            return
+
+    def _head(self, run: str) -> Head:
+        key = Key(run_partition(TENANT, run), "HEAD")
+        return Head.from_item(self.store.read([key])[key])
+
+
+class Anybody(Mapping[str, tuple[Person, ...]]):
+    """Whoever sits at this machine may decide for every role. Nobody is listed, so nobody is written to."""
+
+    def __getitem__(self, role: str) -> tuple[Person, ...]:
+        """Return one person for any role."""
+        return (Person(role, role[:2].upper(), f"{role}@localhost"),)
+
+    def __iter__(self) -> Iterator[str]:
+        """No role is listed."""
+        return iter(())
+
+    def __len__(self) -> int:
+        """No role is listed."""
+        return 0
+
+
+class NoMail(Mail):
+    """This host writes no mail: gates are answered in the terminal."""
+
+    def send(self, message: Message) -> None:
+        """Refuse. Raises PermanentFailure."""
+        raise PermanentFailure(f"This host sends no mail; {message.to} was to get one.")
+
+
+def _no_letter(gate: Gate, run: Run, person: Person, shown: Mapping[str, Any]) -> Message:  # noqa: ARG001 - the port's form
+    raise PermanentFailure(f"This host writes no letters; {person.email} was to get one about {gate.path}.")
+
+
+class Elsewhere:
+    """The engine of a command that only looks at runs or decides: what it records is found by who drives the run."""
+
+    def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
+        """Leave it to the process that drives the run."""
+
+    def succeed(self, token: str, output: Mapping[str, Any]) -> bool:  # noqa: ARG002 - the port's form
+        """Leave it to the process that drives the run. True: the answer stands in the records."""
+        return True
+
+    def fail(self, token: str, error: str, cause: str) -> bool:  # noqa: ARG002 - the port's form
+        """Leave it to the process that drives the run. True: the answer stands in the records."""
+        return True
