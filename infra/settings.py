@@ -86,7 +86,10 @@ def _people(role: str) -> People:
     return (Person(name=f"{role.title()} Approver", initials=f"{role[0].upper()}A", email=f"{role}@example.com"),)
 
 
-_APPROVERS = {"finance": _people("finance"), "finance_lead": (Person("Lena Lead", "LL", "finance-lead@example.com"),)}
+_LEAD = (Person("Lena Lead", "LL", "finance-lead@example.com"),)
+_ROLES = ("finance", "hiring", "legal", "manager", "moderation", "support")
+_APPROVERS = {**{role: _people(role) for role in _ROLES}, "finance_lead": _LEAD}
+"""The roles that the workflows of ``workflows/`` ask."""
 
 ENVIRONMENTS: Mapping[str, Settings] = {
     "local": Settings(
