@@ -1,0 +1,55 @@
+"""What the fake toolbox and the people do: pure functions of a seed, a path and an attempt, the same on every engine.
+
+The seed of a tool stands in its arguments, so that a tool behaves alike wherever it runs.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from shared.errors import failure_named
+
+CLASSES = ("transient", "transient", "rate_limit", "timeout", "invalid_output", "permanent", "permanent", "policy")
+ALWAYS = 99
+
+
+def dice(*parts: Any) -> Random:
+    """Return a source of randomness that is the same for the same parts."""
+    return Random("|".join(map(str, parts)))  # noqa: S311 - reproducible, no secret
+
+
+def troubles(seed: int, path: str, chance: float) -> tuple[str, int]:
+    """Return the class of failure of the step at ``path``, and how many attempts fail with it."""
+    rolled = dice(seed, path)
+    if rolled.random() >= chance:
+        return "", 0
+    return rolled.choice(CLASSES), rolled.choice((1, 1, 2, ALWAYS))
+
+
+def result(seed: int, path: str) -> dict[str, Any]:
+    """Return an output that has every field which a condition may look at."""
+    rolled = dice("result", seed, path)
+    numbers = [rolled.randrange(10) for _ in range(rolled.randrange(4))]
+    value = rolled.randrange(10)
+    return {"v": value, "list": numbers, "completed": value % 3, "iterations": value % 4, "decision": "given"}
+
+
+def behave(arguments: dict[str, Any], call: Any) -> dict[str, Any]:
+    """Be the tool: fail as the seed says, else return its output with what it was given."""
+    kind, times = troubles(arguments["seed"], call.path, arguments["chance"])
+    if call.attempt <= times:
+        raise failure_named(kind, f"{kind} at {call.path}, attempt {call.attempt}")
+    return result(arguments["seed"], call.path) | {"from": arguments.get("from")}
+
+
+def word_of(seed: int, path: str, nth: int) -> str:
+    """Return a person's decision on the gate that opens for the ``nth`` time (from 1)."""
+    return "approved" if nth > 1 or dice("gate", seed, path).random() < 0.7 else "rejected"
+
+
+def order_of(seed: int, path: str, nth: int, *, retryable: bool) -> str:
+    """Return what a person says of the step that pauses for the ``nth`` time (from 1)."""
+    choices = ["accept", "accept", "skip", *(["retry"] * 3 if retryable and nth == 1 else ())]
+    rolled = dice("pause", seed, path, nth)
+    return "fail" if rolled.random() < 0.04 else rolled.choice(choices)

@@ -1,0 +1,143 @@
+"""The compiled machines on a local cloud of their own: three functions, a table, the unwind machine."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+import zipfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cloud_function import BUCKET, TABLE, manifest_key, ports
+from graphs import given
+from invariants import check
+from order import too_early
+from outcome import Result, Stuck, result_of
+from people import act
+
+from scripts.local import processes
+from shared.asl.render import render
+from shared.compiler import unwind_machine
+from shared.ports import Write
+from shared.runtime.host import Host
+from shared.runtime.journal import Journal, Snapshot
+from shared.runtime.runs import StartRequest, start_run
+from tests.emulator.emulator import ROOT, Emulator, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from shared.compiler import Unit
+    from shared.ledger.records import Head
+
+ROLE = "arn:aws:iam::000000000000:role/any"
+UNWIND = "arn:aws:states:us-east-1:000000000000:stateMachine:unwind"
+FUNCTIONS = ("StepFunction", "ControlFunction", "GateFunction")
+FOLDERS = (ROOT, ROOT / "tests" / "property", ROOT / "tests" / "flows")
+TENANT = "acme"
+PATIENCE = 60.0
+"""Seconds that a run may take."""
+HANDLER = """
+import json, os, sys
+sys.path[:0] = json.loads(os.environ["FOLDERS"])
+from cloud_function import handle
+"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run in the cloud's table, for the rules that hold of every run."""
+
+    journal: Journal
+
+    @property
+    def records(self) -> Snapshot:
+        return self.journal.read_all()
+
+    @property
+    def head(self) -> Head:
+        return self.records.head
+
+
+class Cloud:
+    """Runs compiled machines on an emulator that is up."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._client = emulator.client
+        self._states = emulator.client("stepfunctions")
+        self._deploy()
+        self._host = Host(**ports(emulator.client))
+
+    def _deploy(self) -> None:
+        keys = (("pk", "HASH"), ("sk", "RANGE"))
+        self._client("dynamodb").create_table(
+            TableName=TABLE,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
+        )
+        self._client("s3").create_bucket(Bucket=BUCKET)
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("entry/__init__.py", "")
+            file.writestr("entry/handler.py", HANDLER)
+        for name in FUNCTIONS:
+            variables = {"ROLE": name, "UNWIND": UNWIND, "FOLDERS": json.dumps([str(folder) for folder in FOLDERS])}
+            self._client("lambda").create_function(
+                FunctionName=name,
+                Runtime="python3.13",
+                Role=ROLE,
+                Handler="entry.handler.handle",
+                Code={"ZipFile": archive.getvalue()},
+                Timeout=900,
+                Environment={"Variables": variables},
+            )
+        self._machine("unwind", unwind_machine())
+
+    def _machine(self, name: str, asl: Mapping[str, Any]) -> str:
+        definition = render(asl)
+        for function in FUNCTIONS:
+            definition = definition.replace(f"${{{function}}}", function)
+        made = self._states.create_state_machine(name=name, definition=definition, roleArn=ROLE)
+        return made["stateMachineArn"]
+
+    def run(self, unit: Unit, seed: int, _: Any = None) -> Result:
+        """Run the machine to its end. Raises AssertionError when it gets stuck or breaks a rule."""
+        name = f"w{seed}-{unit.manifest.hash[:8]}-{time.time_ns()}"
+        manifest = replace(unit.manifest, workflow=name)
+        item = {"text": json.dumps(manifest.to_json()), "machine": self._machine(name, unit.asl)}
+        self._host.store.commit([Write(manifest_key(name), item, None)])
+        published = self._host.definitions.published(name)
+        request = StartRequest(TENANT, "alex@example.test", "api", given(seed), None)
+        run, _ = start_run(self._host, published, request)
+        seen = Seen(Journal(self._host.store, self._host.clock, TENANT, run))
+        self._drive(seen, seed, f"{published.machine.replace(':stateMachine:', ':execution:')}:{run}.1")
+        check(seen)
+        early = too_early(manifest, seen.records, seen.journal.events())
+        assert not early, "; ".join(early)
+        return result_of(manifest, seen.records, self._host.blobs)
+
+    def _drive(self, seen: Seen, seed: int, execution: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not seen.journal.read([]).head.ended:
+            act(self._host, seen.journal, seed, UNWIND)
+            if time.monotonic() > deadline:
+                status = self._states.describe_execution(executionArn=execution)["status"]
+                raise Stuck(f"local cloud: the execution is {status}, the run {seen.head.state}")
+            time.sleep(0.03)
+
+
+@contextmanager
+def on_cloud(folder: Path) -> Iterator[Cloud]:
+    """Yield a local cloud that lives as long as the block."""
+    sys.path[:0] = [str(ROOT)]
+    emulator = Emulator(folder)
+    try:
+        until(emulator._answers)
+        yield Cloud(emulator)
+    finally:
+        processes.end(emulator.process)

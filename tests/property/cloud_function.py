@@ -1,0 +1,92 @@
+"""The functions of the comparison on the local cloud: the runtime's own handlers over DynamoDB, with the fake toolbox.
+
+One file for the three functions that a compiled machine names; ``ROLE`` in the environment says which one this is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from behaviour import behave
+
+from shared.blobs.s3 import S3Blobs
+from shared.clock import SystemClock
+from shared.engine.stepfunctions import StepFunctions
+from shared.ledger.dynamodb import DynamoStore
+from shared.manifest import Manifest
+from shared.ports import Key, Message
+from shared.runtime.gates import GateHost, run_gate
+from shared.runtime.host import Definitions, Published, StepHost
+from shared.runtime.operations import control
+from shared.runtime.steps import run_step
+from shared.runtime.task import parse_task
+from shared.settings import Person
+from shared.testing import FakeModels, FakeTools, Outbox
+
+if TYPE_CHECKING:
+    from shared.ports import Store
+
+TABLE, BUCKET = "runs", "blobs"
+PEOPLE = (Person("Fatima Ortiz", "FO", "fatima@example.test"),)
+
+
+class Stored(Definitions):
+    """Manifests in the runs' own table, with the machine that each was compiled to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, Published] = {}
+
+    def manifest(self, workflow: str, version: int) -> Manifest:
+        return self.published(workflow, version).manifest
+
+    def published(self, workflow: str, version: int | None = None) -> Published:
+        if workflow not in self._known:
+            key = manifest_key(workflow)
+            item = self._store.read([key])[key]
+            manifest = Manifest.from_json(json.loads(item["text"]))
+            self._known[workflow] = Published(workflow, version or 1, manifest.hash, item["machine"], manifest)
+        return self._known[workflow]
+
+
+def manifest_key(workflow: str) -> Key:
+    return Key(f"MANIFEST#{workflow}", "MANIFEST")
+
+
+def ports(client: Any) -> dict[str, Any]:
+    """Return the ports over a function that makes boto3 clients."""
+    store = DynamoStore(client("dynamodb"), TABLE)
+    return {
+        "store": store,
+        "blobs": S3Blobs(client("s3"), BUCKET),
+        "clock": SystemClock(),
+        "engine": StepFunctions(client("stepfunctions")),
+        "definitions": Stored(store),
+    }
+
+
+@cache
+def _steps() -> StepHost:
+    return StepHost(**ports(boto3.client), models=FakeModels(lambda _: "yes"), tools=FakeTools({"behave": behave}))
+
+
+@cache
+def _gates() -> GateHost:
+    def letter(gate: Any, _: Any, person: Person, __: Any) -> Message:
+        return Message(person.email, gate.subject, "", "", {})
+
+    return GateHost(**ports(boto3.client), mail=Outbox(), letters=letter, approvers={"finance": PEOPLE})
+
+
+def handle(event: dict[str, Any], context: Any) -> Any:
+    """Do what the function of this role does."""
+    task = parse_task(event, context, _steps().clock.now())
+    if os.environ["ROLE"] == "StepFunction":
+        return run_step(_steps(), task)
+    if os.environ["ROLE"] == "GateFunction":
+        return run_gate(_gates(), task)
+    return control(_steps(), task, os.environ["UNWIND"])

@@ -1,0 +1,70 @@
+"""The comparison finds what it is there to find: barriers, steps that start too early, wrong outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import engines
+import pytest
+from comparison import compare, explain, holding
+from engines import Hold, on_moto
+from graphs import BUDGET, INPUT, linked, make
+from outcome import differences
+from shrink import shrink
+
+from shared.compiler import compile_manifest
+from shared.manifest import Edge, Manifest, StepPlan
+
+CALL = {"tool": "behave", "with": {"seed": 1, "chance": 0.0}, "cost": 0, "compensate": None, "reconcile": None}
+
+
+def graph(**needs):
+    plans = [StepPlan(name, "tool", tuple(map(Edge, sources)), spec=CALL) for name, sources in needs.items()]
+    return compile_manifest(Manifest("w", "", INPUT, BUDGET, linked(plans), tuple(needs)))
+
+
+N_SHAPE = {"a": "", "b": "", "c": "a", "d": "ab"}
+
+
+def test_a_barrier_is_found():
+    drawn, built = graph(**N_SHAPE), graph(**N_SHAPE | {"c": "ab"})
+    unit = replace(drawn, asl=built.asl)
+    with on_moto() as moto, pytest.raises(AssertionError, match=r"while b .* wait without need: \['c'\]"):
+        moto.run(unit, 1, Hold("b", frozenset("ac"), patience=1.0))
+
+
+def test_a_step_that_starts_too_early_is_found():
+    drawn, built = graph(**N_SHAPE), graph(**N_SHAPE | {"d": "a"})
+    unit = replace(drawn, asl=built.asl)
+    with on_moto() as moto, pytest.raises(AssertionError, match="before all of its sources had settled"):
+        moto.run(unit, 1, Hold("b", frozenset("ac"), patience=1.0))
+
+
+def test_what_is_held_is_what_the_others_need_not_wait_for():
+    unit = graph(**N_SHAPE)
+    parked = {name: engines.interpret(unit, 1, held=name).rows for name in "abcd"}
+    settled = {name: {path for path, row in rows.items() if row.settled} for name, rows in parked.items()}
+    assert settled == {"a": {"b"}, "b": {"a", "c"}, "c": {"a", "b", "d"}, "d": {"a", "b", "c"}}
+    assert holding(unit, 1, engines.interpret(unit, 1)).path in N_SHAPE
+
+
+def test_another_outcome_is_a_difference():
+    one = engines.interpret(graph(a="", b="a"), 1)
+    row = replace(one.rows["b"], status="skipped", reason="none")
+    other = replace(one, rows={**one.rows, "b": row})
+    assert differences(one, one) == []
+    assert differences(one, other) == ["b: status 'completed' / 'skipped'; reason '' / 'none'"]
+    assert differences(one, replace(one, rows={"a": one.rows["a"]})) == ["b: completed / no record"]
+
+
+def test_a_difference_comes_with_a_small_graph():
+    def wrong(unit, seed, _):
+        found = engines.interpret(unit, seed)
+        routers = {path: replace(row, attempt=7) for path, row in found.rows.items() if row.route}
+        return replace(found, rows={**found.rows, **routers})
+
+    seed = next(seed for seed in range(100) if compare(make(seed), seed, wrong))
+    found = compare(make(seed), seed, wrong)
+    small = shrink(make(seed), lambda less: bool(compare(less, seed, wrong)))
+    assert len(small.order) <= 2
+    assert "type: router" in explain(seed, found, wrong)
