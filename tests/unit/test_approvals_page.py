@@ -15,7 +15,7 @@ from shared.approvals.host import ApprovalsHost
 from shared.approvals.letters import LINK_LIFE
 from shared.approvals.pages import respond
 from shared.ports import Write
-from shared.runtime.unwinding import request
+from shared.runtime.ending import request
 from tests.unit.page_client import FORM, send, status, text, token, visit
 from tests.unit.waiting_run import APPROVERS, FIONA, INVOICE, KEY, OMAR, waiting
 
