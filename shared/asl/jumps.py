@@ -103,8 +103,14 @@ class _Placer:
         return {
             router: {route: only_reachable(self._graph, router, route) for route in plans[router].dependents}
             for router in self._graph.order
-            if plans[router].type == "router"
+            if plans[router].type == "router" and not self._may_be_missed(router)
         }
+
+    def _may_be_missed(self, router: str) -> bool:
+        """Tell whether a dependent may run although the router failed: then it chose nothing, and nothing is jumped."""
+        plans = self._graph.steps
+        edges = [edge for route in plans[router].dependents for edge in plans[route].needs]
+        return any(edge.source == router and edge.optional for edge in edges)
 
     def place(self, tree: Tree, known: tuple[str, ...]) -> Routed:
         """Place jumps in a tree; ``known`` are the routers that have chosen before it, in their order."""

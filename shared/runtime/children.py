@@ -26,7 +26,7 @@ from shared.runtime.maps import sinks
 from shared.runtime.protocol import Outcome
 from shared.runtime.runs import NewRun, StartRequest
 from shared.runtime.settle import register, settle
-from shared.runtime.steps import NotOpened, record_failure, result, skipped
+from shared.runtime.steps import NotOpened, check_open, record_failure, result, skipped
 from shared.runtime.task import Task, run_task
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class _Birth:
         known = seen.step(task.path) or protocol.new_step(self._plan, task.path, task.epoch)
         if known.settled or (known.child and known.status == "waiting"):
             return Change(known)
+        check_open(seen)
         limits = envelope(seen.head, self._plan.budget, self._published.manifest.budget)
         hold = Amount(usd=limits.usd or 0, tokens=limits.tokens or 0, steps=limits.steps or 0)
         refusal = rules.short(seen.head, hold)
@@ -190,7 +191,7 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
     step, outcome, now = seen.step(path), end.outcome, end.now
     if step is None or step.child != end.child:
         return Change(None)
-    if step.settled or step.failure:
+    if step.settled or step.failure or seen.head.ended:
         return Change(step)
     used = outcome.used or Amount()
     closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 1), hold=Amount(), spent=step.spent + used)

@@ -14,7 +14,7 @@ from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.maps import body_output
 from shared.runtime.protocol import Outcome
 from shared.runtime.settle import settle, skip_unreached, unsettled
-from shared.runtime.steps import NotOpened, record_failure, skipped
+from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
 if TYPE_CHECKING:
     from shared.ledger.records import Step
@@ -88,6 +88,7 @@ def _advance(journal: Journal, seen: Snapshot, step: Step) -> Step:
         known = again.step(step.path)
         if known and (known.settled or known.failure or known.iteration >= step.iteration):
             return Change(known)
+        check_open(again)
         note = Note("loop_iteration", step.path, None, {"iteration": step.iteration})
         return Change(step, (step,), (note,))
 

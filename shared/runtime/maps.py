@@ -15,7 +15,7 @@ from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.protocol import Outcome
 from shared.runtime.scopes import order_at
 from shared.runtime.settle import settle, skip_unreached, unsettled
-from shared.runtime.steps import NotOpened, record_failure, skipped
+from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
 if TYPE_CHECKING:
     from shared.manifest import StepPlan
@@ -70,6 +70,7 @@ def _entered(seen: Snapshot, frozen: Step, count: int) -> Change[Step]:
     known = seen.step(frozen.path)
     if known and (known.settled or known.arguments):
         return Change(known)
+    check_open(seen)
     return Change(frozen, (frozen,), (Note("map_entered", frozen.path, 1, {"items": count}),))
 
 

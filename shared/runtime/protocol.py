@@ -243,7 +243,7 @@ def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapsh
 def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
     """Close a step that was entered without a hold (a map, a loop, a wait), unless it has settled or failed already."""
     known = seen.step(step.path) or step
-    if known.settled or known.failure:
+    if known.settled or known.failure or seen.head.ended:
         return Change(known)
     closed_ = finished(known, outcome, now, seen.head.seq + 1)
     return Change(closed_, (closed_,), (closing_note(known, closed_, Amount(), now),))

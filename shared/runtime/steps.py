@@ -33,6 +33,12 @@ class NotOpened(SignalboxError):
     """This delivery may not call: another process holds the step, or nothing opens any more. The cascade decides."""
 
 
+def check_open(seen: Snapshot) -> None:
+    """Refuse to begin anything while the run ends. Raises NotOpened; asked inside decisions, which may come late."""
+    if seen.head.ended or seen.head.unwinding:
+        raise NotOpened(f"The run is {seen.head.ended or seen.head.unwinding}: nothing begins any more.")
+
+
 def run_step(host: StepHost, task: Task) -> dict[str, Any]:
     """Take the step of ``task`` as far as it goes. Returns what control flow needs.
 

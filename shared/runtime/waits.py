@@ -17,7 +17,7 @@ from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.protocol import Outcome
 from shared.runtime.settle import settle
-from shared.runtime.steps import NotOpened, record_failure, result, skipped
+from shared.runtime.steps import NotOpened, check_open, record_failure, result, skipped
 
 if TYPE_CHECKING:
     from shared.manifest import StepPlan
@@ -77,6 +77,7 @@ def _begun(seen: Snapshot, waiting: Step) -> Change[Step]:
     known = seen.step(waiting.path)
     if known and (known.due or known.settled):
         return Change(known)
+    check_open(seen)
     return Change(waiting, (waiting,), (Note("wait_started", waiting.path, 1, {"due": waiting.due}),))
 
 

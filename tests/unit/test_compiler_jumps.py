@@ -1,5 +1,6 @@
 """Jumps on random graphs with routers: what a machine jumps over is exactly what could only have been skipped."""
 
+import json
 import random
 
 import pytest
@@ -78,3 +79,21 @@ def test_no_step_that_runs_is_jumped_over(seed):
 def test_the_random_graphs_do_contain_jumps():
     machines = [compile_manifest(random_manifest(random.Random(seed))).asl for seed in range(200)]  # noqa: S311 - as above
     assert sum("$.routes." in str(machine) for machine in machines) > 50
+
+
+def test_nothing_is_jumped_over_that_may_run_without_the_router():
+    spec = {"strategy": "rules", "routes": [{"to": "a", "when": "true"}], "default": "c"}
+
+    def steps(optional):
+        needs = (Edge("r", optional=optional),)
+        plans = [
+            StepPlan("r", "router", (), dependents=("a", "c"), on_error="continue", optional=optional, spec=spec),
+            StepPlan("a", "transform", needs, dependents=("b",), spec={"set": {}}),
+            StepPlan("b", "transform", (Edge("a"),), spec={"set": {}}),
+            StepPlan("c", "transform", needs, spec={"set": {}}),
+        ]
+        order = tuple(plan.id for plan in plans)
+        return Manifest("w", "", {}, Limits(), {plan.id: plan for plan in plans}, order)
+
+    assert "$.routes.r" in json.dumps(compile_manifest(steps(optional=False)).asl)
+    assert "$.routes.r" not in json.dumps(compile_manifest(steps(optional=True)).asl)
