@@ -85,7 +85,7 @@ def test_rounding_line_by_line_is_no_fault():
     assert checked(amount=1765.26)["days"] == 14
 
 
-# --- the ERP system over HTTP -----------------------------------------------------------------------------------
+# --- the back office over HTTP -----------------------------------------------------------------------------------
 
 
 class Erp(ThreadingHTTPServer):

@@ -34,7 +34,12 @@ class Document(TypedDict):
 
 def record(kind: str, fields: Mapping[str, Any], call: Call) -> Document:
     """Keep a record. The same idempotency key never makes two. Raises StepFailure subclasses as ``request`` does."""
-    number = request("POST", "/documents", call, {"kind": kind, **fields}).get("document")
+    return numbered(request("POST", "/documents", call, {"kind": kind, **fields}))
+
+
+def numbered(answer: Mapping[str, Any]) -> Document:
+    """Return the record that an answer names. Raises PermanentFailure when it names none."""
+    number = answer.get("document")
     if not isinstance(number, str | int) or number == "":
         raise PermanentFailure("The back office's answer has no `document`. Check ERP_URL and the system's version.")
     return {"document": str(number)}
