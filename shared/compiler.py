@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shared.asl import Layout, emit, fold, measure, place_jumps, render, unwind_machine
 from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, heaviest
 from shared.asl.names import MAX_LENGTH
+from shared.asl.split import ROOM, split
 from shared.definition.checks import check
 from shared.definition.loader import load_file
 from shared.definition.neighbours import neighbours
@@ -138,9 +139,13 @@ def compile_loaded(
     )
 
 
-def compile_manifest(manifest: Manifest) -> Unit:
-    """Order, decompose, place jumps, emit, hash and measure one manifest, whose wakes and hash it fills in."""
+def compile_manifest(manifest: Manifest, room: int = ROOM) -> Unit:
+    """Order, decompose, place jumps, split, emit, hash and measure one manifest, whose wakes and hash it fills in.
+
+    ``room`` is how many history events one execution is planned for.
+    """
     steps, layout = lay_out(manifest)
+    steps = split(layout, steps, room)
     manifest = replace(manifest, hash="", steps=steps)
     planned = _canonical(manifest)
     # Only what would not fit otherwise is folded: states named after their steps read better.
@@ -230,10 +235,8 @@ def _fewer_events(unit: Unit) -> str:
     spec = unit.manifest.steps[name].spec
     count = f"{spec['max_items']} items" if "max_items" in spec else f"{spec['max_iterations']} iterations"
     lower = "maxItems in the list's schema" if "max_items" in spec else "max_iterations"
-    return (
-        f"`{name}` alone writes {events:,} for {count}. Splitting it into child executions is not available yet: "
-        f"lower {lower} or max_retries, or move its steps into a sub_workflow."
-    )
+    lower = f"lower {lower} or max_retries, or move its steps into a sub_workflow"
+    return f"`{name}` alone writes {events:,} for {count}: {lower}."
 
 
 def _state_names(machine: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from shared.asl.limits import INLINE_ITEMS, MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, MAX_PAYLOAD
+from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, MAX_PAYLOAD
 from shared.graph.chains import chains
 from shared.graph.dag import Graph, bits
 from shared.models.prices import prices
@@ -203,8 +203,7 @@ def _walk(graph: Manifest | Body, prefix: str) -> Iterator[tuple[str, StepPlan]]
 
 
 def _items(plan: StepPlan) -> int:
-    key, unknown = ("max_items", INLINE_ITEMS) if plan.type == "map" else ("max_iterations", 1)
-    return int(plan.spec.get(key, unknown))
+    return int(plan.spec["max_items" if plan.type == "map" else "max_iterations"])
 
 
 def _rounds(plan: StepPlan) -> int:
@@ -293,7 +292,10 @@ def _payload(compiled: Compiled) -> int:
 
 
 def _numbers(plan: StepPlan) -> int:
-    return len(json.dumps(list(range(_items(plan))))) if plan.type == "map" else 0
+    if plan.type != "map":
+        return 0
+    most = max(plan.split.inline, plan.split.size) if plan.split else _items(plan)
+    return len(json.dumps(list(range(min(most, _items(plan))))))
 
 
 def _lanes(machine: Mapping[str, Any]) -> int:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 Risk = Literal["read", "reversible", "irreversible"]
 OnError = Literal["fail", "pause", "continue"]
 Merge = Literal["by_step", "shallow", "deep", "list", "first"]
-StepType = Literal["agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait"]
+StepType = Literal["agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait", "part"]
+"""As in the file, and ``part``: the child execution that a large map or a long loop is split into."""
+YEAR = 31_536_000
+"""Seconds; a standard execution lives no longer. Source: Step Functions quotas, "Maximum execution time"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,20 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """How a map or a loop is split into child executions, each with a history of its own.
+
+    Up to ``inline`` items run in the execution itself (a loop: none). A child takes at most ``size`` items or
+    iterations; ``at_once`` children run together, each with ``inside`` items at once.
+    """
+
+    inline: int
+    size: int
+    at_once: int = 1
+    inside: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """One step as the runtime needs it.
 
@@ -72,11 +89,12 @@ class StepPlan:
     - router: strategy, routes [{to, when|above|description}], default, model, prompt, value
     - human_gate: approves, approvers, subject, show, on_expiry, not_initiator, channels
     - sub_workflow: workflow, version (None = the latest), with
-    - map: over, as, max_concurrency (0 = unlimited), on_failure ("fail_fast", "collect_all" or {quorum}), collect
+    - map: over, as, max_concurrency (0 = unlimited), on_failure ("fail_fast", "collect_all" or {quorum}), collect,
+      max_items (None until the compiler has set it: nothing bounds the list)
     - loop: until, max_iterations, collect
     - wait: one of for (s, or a template), until (a template), event {name, match, timeout (s)}
 
-    ``body`` is the graph inside a map or a loop.
+    ``body`` is the graph inside a map or a loop; ``split`` says how it is split where one execution cannot hold it.
     """
 
     id: str
@@ -98,6 +116,13 @@ class StepPlan:
     approved_by: str | None = None
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     body: Body | None = None
+    split: Split | None = None
+
+
+def part_plan(name: str) -> StepPlan:
+    """Return the plan of one part of a map or a loop, ``each[300-599]``. What becomes of it, the whole judges."""
+    retry = Retry(max_retries=2, on=("transient",))
+    return StepPlan(name, "part", timeout=float(YEAR), retry=retry, on_error="continue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +197,6 @@ def _step(data: Mapping[str, Any]) -> StepPlan:
         plain[name] = tuple(cast("list[str]", data[name]))
     if data.get("body"):
         plain["body"] = _body(data["body"])
+    if data.get("split"):
+        plain["split"] = Split(**data["split"])
     return StepPlan(**plain)

@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
-from shared.asl.limits import INLINE_ITEMS
 from shared.definition.models import (
     Agent,
     Gate,
@@ -134,14 +133,14 @@ class _Graph:
             "max_items": self._max_items(step.over),
         }
 
-    def _max_items(self, over: Any) -> int:
-        """Return how many items there can be: by a literal list, by the schema that ``over`` points into, or 100."""
+    def _max_items(self, over: Any) -> int | None:
+        """Return how many items there can be: by a literal list, or by the schema that ``over`` points into."""
         if isinstance(over, list):
             return len(cast("list[Any]", over))
         found = _REFERENCE.fullmatch(over.strip())
         names = found[1].split(".") if found else [""]
         schema = self._schema(names)
-        return schema["maxItems"] if schema and isinstance(schema.get("maxItems"), int) else INLINE_ITEMS
+        return schema["maxItems"] if schema and isinstance(schema.get("maxItems"), int) else None
 
     def _schema(self, names: Sequence[str]) -> Mapping[str, Any] | None:
         match names:

@@ -122,6 +122,8 @@ def _estimate(text: str) -> tuple[str, float]:
 
 def facts_of(forecast: "Forecast") -> dict[str, Any]:
     """Return the whole plan as plain data; money in USD as text, durations in seconds."""
+    from shared.asl.split import rounds  # noqa: PLC0415 - with the compiler
+
     compiled, cost, width = forecast.compiled, forecast.cost, forecast.width
     summary, nearest = compiled.summary, forecast.limits[0]
     return {
@@ -135,6 +137,11 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
         "definition_bytes": summary.definition_size,
         "manifest_bytes": summary.manifest_size,
         "cost_usd": {"floor": _usd(cost.floor), "ceiling": _usd(cost.ceiling), "not_bounded": list(cost.unbounded)},
+        "split": [
+            {"path": path, "type": plan.type, "most": rounds(plan), **asdict(plan.split)}
+            for path, plan in forecast.steps
+            if plan.split
+        ],
         "gates": [_gate(path, plan.spec, plan.timeout) for path, plan in forecast.steps if plan.type == "human_gate"],
         "irreversible": [
             {"path": path, "tool": plan.spec["tool"], "approved_by": plan.approved_by}
@@ -181,6 +188,7 @@ def _show(facts: dict[str, Any]) -> None:
             "when everything does",
             "cost": f"$ {cost['floor']} to $ {cost['ceiling']}{_not_bounded(cost['not_bounded'])}",
             "width": _width(width),
+            "split": "; ".join(map(_split_words, facts["split"])) or "nothing: one execution holds it all",
             "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
             "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
             "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
@@ -204,6 +212,12 @@ def _gate_words(gate: dict[str, Any]) -> str:
     return (
         f"{gate['path']}{approves} ({', '.join(gate['approvers'])}, {_time(gate['timeout'])}, then {gate['on_expiry']})"
     )
+
+
+def _split_words(split: dict[str, Any]) -> str:
+    what = "items" if split["type"] == "map" else "iterations"
+    here = f"up to {split['inline']} {what} in the run's own execution, more" if split["inline"] else "all"
+    return f"{split['path']} (at most {split['most']:,}): {here} in child executions of at most {split['size']}"
 
 
 def _width(width: dict[str, Any]) -> str:

@@ -18,9 +18,10 @@ from shared.asl.states import Choice, Fail, Machine, Map, Parallel, State, Succe
 from shared.asl.tasks import Steps, finish_task
 from shared.graph.tree import Await, Sequence, Step
 from shared.graph.tree import Parallel as ParallelTree
+from shared.manifest import part_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from shared.asl.layout import Layout
     from shared.graph.tree import Tree
@@ -32,14 +33,29 @@ _CAUSE = "A step failed and its policy is to fail the run; the run's events say 
 
 def emit(layout: Layout, manifest: Manifest) -> Machine:
     """Return the machine of one definition."""
-    labels = names.labels(manifest.steps)
-    emitter = _Emitter.of(layout, manifest, (), _Names(labels))
+    known = _Names(names.labels(manifest.steps))
     scope = _Scope(failed=names.FAILED, done=names.FINISH)
-    start = emitter.emit(layout.routed, names.FINISH, scope)
+    start = _Emitter.of(layout, manifest, (), known).emit(layout.routed, names.FINISH, scope)
+    parts = tuple(_parts(layout, manifest, (), known, scope))
+    if parts:
+        scope.states[names.START] = Choice("$.part", parts, start)
+        start = names.START
     scope.states[names.FINISH] = finish_task(names.COMPLETED)
     scope.states[names.COMPLETED] = Succeed()
     deadline = None if manifest.deadline is None else round(manifest.deadline)
     return Machine(start, scope.states, manifest.description, deadline)
+
+
+def _parts(
+    layout: Layout, graph: Manifest | Body, around: names.Path, known: _Names, scope: _Scope
+) -> Iterator[tuple[str, str]]:
+    """Add what a child execution does for each map and loop that is split; yield which part begins at which state."""
+    for name, inner in layout.bodies.items():
+        plan, path = graph.steps[name], (*around, name)
+        if plan.split:
+            yield "/".join(path), _Emitter.of(layout, graph, around, known.apart(path)).part(name, scope)
+        if plan.body:
+            yield from _parts(inner, plan.body, (*around, name), known, scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +64,11 @@ class _Names:
 
     labels: Mapping[names.Path, str]
     taken: set[str] = field(default_factory=set[str])
+
+    def apart(self, part: names.Path) -> _Names:
+        """Return other names for a map or loop and all inside it, for the states of its child executions."""
+        inside = {path: label for path, label in self.labels.items() if path[: len(part)] == part}
+        return replace(self, labels=names.apart(inside, {*self.labels.values(), *self.taken}, self.taken))
 
     def inside(self, around: names.Path) -> dict[str, str]:
         """Return the names of the steps of one graph by id."""
@@ -113,10 +134,15 @@ class _Emitter:
             case _:
                 assert_never(node)
 
-    def _step(self, step: str, following: str | None, scope: _Scope) -> str:
+    def part(self, step: str, scope: _Scope) -> str:
+        """Add the states by which a child execution runs its items or iterations; return the first one's name."""
+        return self._step(step, names.FINISH, scope, apart=True)
+
+    def _step(self, step: str, following: str | None, scope: _Scope, *, apart: bool = False) -> str:
         label = self.steps.labels[step]
-        more = self._more(step, label, following, scope)
-        scope.states[label] = self.steps.task(step, next(iter(more), following))
+        whole = self.steps.plans[step].split is None or apart
+        more = self._more(step, label, following, scope) if whole else self._split(step, label, following, scope)
+        scope.states[label] = self.steps.task(step, next(iter(more), following), whole=whole)
         scope.states.update(more)
         scope.states.update(self.steps.trouble(step, scope.after(following), scope.fail()))
         return label
@@ -126,10 +152,8 @@ class _Emitter:
         plan = self.steps.plans[step]
         match plan.type:
             case "map":
-                items = Map(
-                    "$.map.items", _item(step), self._body(step, label), _limit(plan.spec), names.collect(label)
-                )
-                return {names.items(label): items, names.collect(label): self.steps.collect(step, following)}
+                limit = plan.split.inside if plan.split else _limit(plan.spec)
+                return self._items(step, label, limit) | {names.collect(label): self.steps.collect(step, following)}
             case "loop":
                 again = Choice("$.loop.again", (("yes", names.body(label)),), scope.after(following))
                 return {names.again(label): again, names.body(label): self._iteration(step, label)}
@@ -138,6 +162,32 @@ class _Emitter:
                 return {names.waited(label): waited, names.pause(label): Wait("$.wait.seconds", label)}
             case _:
                 return {}
+
+    def _items(self, step: str, label: str, limit: int) -> dict[str, State]:
+        following = names.collect(label)
+        return {names.items(label): Map("$.map.items", _item(step), self._body(step, label), limit, following)}
+
+    def _split(self, step: str, label: str, following: str | None, scope: _Scope) -> dict[str, State]:
+        """Return the states behind a map that may be long, and behind a loop: child executions run its parts."""
+        plan = self.steps.plans[step]
+        assert plan.split is not None  # noqa: S101 - for the type checker
+        one = names.unique(names.part(label), self.names.taken, names.MAX_STEP_ID)
+        if plan.type == "loop":
+            again = Choice("$.loop.again", (("yes", one),), scope.after(following))
+            return {names.again(label): again, **self._part(one, "$.loop.part", label, label, scope.fail())}
+        how = Choice("$.map.how", (("parts", names.parts(label)),), names.items(label))
+        inside = _Scope(failed=f"{label} · part failed", done=f"{label} · part done", body=True)
+        inside.states.update(self._part(one, "$.part", None, inside.after(None), inside.fail()))
+        body = Machine(one, inside.states)
+        parts = Map("$.map.parts", _PART, body, plan.split.at_once, names.collect(label))
+        inline = {names.how(label): how, **self._items(step, label, _limit(plan.spec))} if plan.split.inline else {}
+        collect = {names.collect(label): self.steps.collect(step, following)}
+        return {**inline, names.parts(label): parts, **collect}
+
+    def _part(self, name: str, path: str, following: str | None, after: str, failed: str) -> dict[str, State]:
+        """Return the states that have a child execution run the part whose name stands at ``path``."""
+        steps = Steps({_ONE: part_plan(_ONE)}, {_ONE: name}, frozenset(), {_ONE: path})
+        return {name: steps.task(_ONE, following), **steps.trouble(_ONE, after, failed)}
 
     def _iteration(self, step: str, label: str) -> Parallel:
         return Parallel((self._body(step, label),), label, {"run.$": "$.run", "scope.$": "$.loop.scope", "routes": {}})
@@ -195,6 +245,8 @@ class _Emitter:
 
 
 _DATA = {"run.$": "$.run", "scope.$": "$.scope", "routes.$": "$.routes"}
+_PART = {"run.$": "$.run", "scope.$": "$.scope", "part.$": "$$.Map.Item.Value"}
+_ONE = "part"
 _LANE = {**_DATA, "lane.$": "$$.Map.Item.Value"}
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from shared.asl.jumps import Chain, Fork, Lanes, Routed, Switch
 from shared.graph.tree import Await, Parallel, Sequence, Step
+from shared.manifest import part_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,11 +32,12 @@ MAX_PAYLOAD = 262_144
 """Bytes of data that enter or leave a state. Source: Step Functions quotas, "Maximum input or output size"."""
 
 INLINE_ITEMS = 100
-"""Items of a map whose list has no known bound. More are refused when the run gets there."""
+"""Most items that run in the execution itself where a map is split into child executions."""
 
 _TASK, _PARKING_TASK, _CHOICE, _WAIT, _SUCCEED, _PARALLEL, _ITERATION = 5, 6, 2, 2, 2, 4, 2
 _AROUND = 2 + _TASK + _SUCCEED  # start and end of the execution, finish, completed
-_PARKING = frozenset({"human_gate", "sub_workflow"})
+PART = part_plan("part")
+_PARKING = frozenset({"human_gate", "sub_workflow", "part"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,39 @@ class Measures:
 
 def measure(layout: Layout, plans: Mapping[str, StepPlan]) -> Measures:
     """Count transitions and worst-case events of a run; of alternatives the largest counts."""
-    transitions, worst, events = (_Counter(layout, plans, costs).total() for costs in (_HAPPY, _WORST, _EVENTS))
-    return Measures(transitions + 2, worst + 2, events + _AROUND)
+    transitions, worst = (_Counter(layout, plans, costs).total() for costs in (_HAPPY, _WORST))
+    children = _child_events(layout, plans)
+    start = 1 if children else 0  # the choice between the whole and one of its parts
+    return Measures(transitions + start + 2, worst + start + 2, max(events_of(layout, plans), *children, 0))
+
+
+def events_of(layout: Layout, plans: Mapping[str, StepPlan]) -> int:
+    """Return the worst-case history events of an execution of the whole graph."""
+    return _Counter(layout, plans, _EVENTS).total() + _AROUND
+
+
+def body_events(layout: Layout, plan: StepPlan) -> int:
+    """Return the worst-case history events of one item of a map, or of one iteration of a loop."""
+    return _Counter(layout, {plan.id: plan}, _EVENTS).each(plan)
+
+
+def part_events() -> int:
+    """Return the worst-case history events that one child execution of a map adds to its parent."""
+    return _EVENTS.iteration + _EVENTS.end + _own(PART, _EVENTS)
+
+
+def _child_events(layout: Layout, plans: Mapping[str, StepPlan]) -> list[int]:
+    """Return the worst-case history events of every kind of child execution, in all bodies too."""
+    found: list[int] = []
+    for name, inner in layout.bodies.items():
+        plan = plans[name]
+        if plan.body is None:
+            continue
+        if plan.split:
+            around = _AROUND + _CHOICE + _own(plan, _EVENTS) + _PARALLEL + _TASK + _CHOICE
+            found.append(around + plan.split.size * body_events(layout, plan))
+        found += _child_events(inner, plan.body.steps)
+    return found
 
 
 def heaviest(layout: Layout, plans: Mapping[str, StepPlan]) -> tuple[str, int] | None:
@@ -140,15 +173,35 @@ class _Counter:
         costs = self.costs
         match plan.type:
             case "map":
-                each = costs.iteration + costs.end + self._body(plan)
-                return costs.parallel + int(plan.spec.get("max_items", INLINE_ITEMS)) * each + costs.task
+                return self._map(plan)
             case "loop":
-                each = costs.choice + costs.parallel + costs.end + self._body(plan) + costs.task
-                return int(plan.spec["max_iterations"]) * each + costs.choice
+                return self._loop(plan)
             case "wait" if "event" not in plan.spec:
                 return 2 * costs.choice + costs.wait + costs.task
             case _:
                 return 0
+
+    def _map(self, plan: StepPlan) -> int:
+        costs, items = self.costs, int(plan.spec.get("max_items") or INLINE_ITEMS)
+        if plan.split is None:
+            return costs.parallel + items * self.each(plan) + costs.task
+        inline = min(items, plan.split.inline) * self.each(plan)
+        parts = max(plan.split.at_once, -(-items // plan.split.size))
+        apart = parts * (costs.iteration + costs.end + _own(PART, costs))
+        return costs.choice + costs.parallel + max(inline, apart) + costs.task
+
+    def _loop(self, plan: StepPlan) -> int:
+        costs, times = self.costs, int(plan.spec["max_iterations"])
+        if plan.split is None:
+            return times * self.each(plan) + costs.choice
+        return -(-times // plan.split.size) * (costs.choice + _own(PART, costs) + costs.task) + costs.choice
+
+    def each(self, plan: StepPlan) -> int:
+        """Count one item of a map, or one iteration of a loop."""
+        costs = self.costs
+        if plan.type == "map":
+            return costs.iteration + costs.end + self._body(plan)
+        return costs.choice + costs.parallel + costs.end + self._body(plan) + costs.task
 
     def _body(self, plan: StepPlan) -> int:
         if plan.body is None:

@@ -10,6 +10,7 @@ from shared.graph.tree import Await, Parallel, Sequence, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from shared.asl.jumps import Routed
     from shared.manifest import StepPlan
@@ -21,6 +22,7 @@ MAX_LENGTH = 80
 """Source: Step Functions quotas, "State name length"."""
 MAX_STEP_ID = 64
 """Leaves room for the longest suffix."""
+START = "whole or part"
 FINISH = "finish"
 COMPLETED = "completed"
 FAILED = "failed"
@@ -66,6 +68,21 @@ def items(step: str) -> str:
 def collect(step: str) -> str:
     """Name the task that closes a map."""
     return f"{step} · collect"
+
+
+def how(step: str) -> str:
+    """Name the choice between items in this execution and child executions."""
+    return f"{step} · how"
+
+
+def parts(step: str) -> str:
+    """Name the Map over the parts of a step."""
+    return f"{step} · parts"
+
+
+def part(step: str) -> str:
+    """Name the task that has a child execution run one part."""
+    return f"{step} · part"
 
 
 def again(step: str) -> str:
@@ -133,11 +150,19 @@ def labels(steps: Mapping[str, StepPlan]) -> dict[Path, str]:
     """Return what every step's states are named after: its id, with its way in front where another has the same id."""
     paths = list(_paths(steps, ()))
     often = Counter(path[-1] for path in paths)
-    taken = {FINISH, COMPLETED, FAILED}
+    taken = {START, FINISH, COMPLETED, FAILED}
     found: dict[Path, str] = {}
     for path in paths:
         shown = "/".join(path) if often[path[-1]] > 1 else path[-1]
         found[path] = unique(_short(shown, MAX_STEP_ID), taken, MAX_STEP_ID)
+    return found
+
+
+def apart(labels: Mapping[Path, str], known: AbstractSet[str], taken: set[str]) -> dict[Path, str]:
+    """Return other labels for the same steps, as they stand in child executions, and take them."""
+    used = set(known)
+    found = {path: unique(_short(f"{label} · apart", MAX_STEP_ID), used, MAX_STEP_ID) for path, label in labels.items()}
+    taken.update(found.values())
     return found
 
 

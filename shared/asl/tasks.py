@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.asl import names
 from shared.asl.states import Catcher, Choice, Retrier, State, Task, Wait
+from shared.manifest import YEAR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,9 +23,7 @@ MARGIN = 5
 """Seconds that the engine grants beyond a step's own time-out, for start and close."""
 CONTROL_TIMEOUT = 60
 """Seconds for a task that only reads and writes state."""
-YEAR = 31_536_000
-"""Seconds; a standard execution lives no longer. Source: Step Functions quotas, "Maximum execution time"."""
-
+_CONTROL = CONTROL_TIMEOUT - MARGIN
 # Source: AWS Step Functions Developer Guide, "Handle Lambda service exceptions" and "Error names". Repeating the
 # task is safe after each of them: the step protocol recognises a redelivery.
 INFRASTRUCTURE_ERRORS = (
@@ -98,9 +97,9 @@ class Steps:
     read: frozenset[str]
     given: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def task(self, step: str, following: str | None) -> Task:
-        """Return the step's own task: one state on the happy path."""
-        own = _own(self.plans[step])
+    def task(self, step: str, following: str | None, *, whole: bool = True) -> Task:
+        """Return the step's own task: one state on the happy path. Not ``whole`` = child executions run its parts."""
+        own = _own(self.plans[step]) if whole else _OWN_SPLIT[self.plans[step].type]
         reads = step in self.read
         select = ("route",) if reads else own.select
         return Task(
@@ -206,14 +205,22 @@ def _own(plan: StepPlan) -> _Own:
             return _Own("run", CONTROL_FUNCTION, plan.timeout)
         case "human_gate":
             return _Own("run", GATE_FUNCTION, plan.timeout, parks=True)
-        case "sub_workflow":
-            return _Own("child", CONTROL_FUNCTION, plan.timeout, parks=True)
+        case "sub_workflow" | "part":
+            op = "child" if plan.type == "sub_workflow" else "part"
+            return _Own(op, CONTROL_FUNCTION, plan.timeout, parks=True)
         case _:
             return _own_control(plan)
+
+
+_OWN_SPLIT = {
+    "map": _Own("split", CONTROL_FUNCTION, _CONTROL, select=("items", "parts", "how"), result_path="$.map"),
+    "loop": _Own("segment", CONTROL_FUNCTION, _CONTROL, select=("again", "part"), result_path="$.loop"),
+}
+"""The tasks of maps and loops that are split."""
 
 
 def _own_control(plan: StepPlan) -> _Own:
     if plan.type == "wait" and "event" in plan.spec:
         return _Own("event", CONTROL_FUNCTION, plan.timeout, parks=True)
     select = {"map": ("items",), "loop": ("again", "scope"), "wait": ("seconds", "done")}[plan.type]
-    return _Own(plan.type, CONTROL_FUNCTION, CONTROL_TIMEOUT - MARGIN, select=select, result_path=f"$.{plan.type}")
+    return _Own(plan.type, CONTROL_FUNCTION, _CONTROL, select=select, result_path=f"$.{plan.type}")

@@ -104,14 +104,14 @@ def step_short(limits: Limits, spent: Amount, hold: Amount) -> Refusal | None:
     return None
 
 
+def active_left(head: Head, now: int) -> int | None:
+    """Return the active time left (ms): it runs only while a step is open. None = unlimited."""
+    return head.active_left if head.active_deadline is None else head.active_deadline - now
+
+
 def _active_refusal(head: Head, timeout: int, now: int) -> Refusal | None:
-    if head.active_deadline is not None:
-        left = head.active_deadline - now
-    elif head.active_left is not None:
-        left = head.active_left
-    else:
-        return None
-    return Refusal("active_time", timeout, left) if left < timeout else None
+    left = active_left(head, now)
+    return Refusal("active_time", timeout, left) if left is not None and left < timeout else None
 
 
 def _charge(head: Head, amount: Amount) -> Head:

@@ -168,10 +168,11 @@ class Head(Record):
 class Run(Record):
     """Facts about the run, and its state for lists (a projection that follows the head).
 
-    ``parent`` is ``<run>|<path>`` of the sub-workflow step that a child run answers.
+    ``parent`` is ``<run>|<path>`` of the step that a child run answers. ``part`` is the path of the range that a child
+    execution of a map or loop stands for, and ``context`` what it sees of its surroundings.
     """
 
-    NESTED: ClassVar[dict[str, type]] = {"input": Value}
+    NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value}
 
     id: str
     tenant: str
@@ -191,6 +192,8 @@ class Run(Record):
     projected: int = 0
     ended: int | None = None
     parent: str | None = None
+    part: str | None = None
+    context: Value | None = None
     tenant_workflow: str = ""
     tenant_state: str = ""
 
@@ -206,7 +209,8 @@ class Step(Record):
 
     ``holder`` is the attempt that may close it while ``open``; its time-out ends at ``until`` (ms), and its process is
     surely dead at ``lease`` (ms).
-    ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run of a sub-workflow.
+    ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
+    part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
@@ -250,6 +254,8 @@ class Step(Record):
     iteration: int = 0
     due: int | None = None
     child: str | None = None
+    parts: int = 0
+    first: int = 0
     cascade: str | None = None
     action: dict[str, Any] | None = None
 

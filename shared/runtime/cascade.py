@@ -16,9 +16,9 @@ from shared.runtime.children import stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import FALLBACK, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import closed, container_of, fail_item, graph_at
+from shared.runtime.scopes import closed, container_of, fail_item, graph_at, range_of, root_scope
 from shared.runtime.settle import settle
-from shared.runtime.unwinding import close_scope
+from shared.runtime.unwinding import close_scope, stop_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,8 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
         settle(host, task, step)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
+    elif plan.type == "part" and step and step.settled:
+        stop_parts(host, journal, range_of(path)[0], unwind_machine)
     elif action["action"] == "fail" and task.scope:
         close_scope(host, journal, f"{container_of(task.scope)}[" if visit.whole else task.scope, unwind_machine)
     return action
@@ -279,7 +281,7 @@ def _settle_failed(case: Case, visit: Visit) -> Change[Action]:
 
 def _fail(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     """Fail what the step belongs to: the run, or inside a map or a loop the item."""
-    if visit.task.scope:
+    if visit.task.scope != root_scope(case.seen.run):
         others, notes = fail_item(case.seen, visit.task.scope, failure, whole=visit.whole)
         return _remember(replace(case, others=others, notes=(*case.notes, *notes)), visit, act("fail"))
     reason = f"step {case.step.path}: {failure.error_class}: {failure.message}"

@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shared import values
 from shared.budget import rules
 from shared.errors import BudgetExceeded, Conflict, PermanentFailure, StepFailure, failure_named
 from shared.ids import ulid_from
-from shared.ledger.records import Amount, Head, Park, Run, Step
-from shared.manifest import Limits
+from shared.ledger.records import Amount, Failure, Park, Run, Step
 from shared.runtime import protocol
 from shared.runtime.calls import fits
 from shared.runtime.ending import execution_input, request
+from shared.runtime.envelopes import envelope
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.maps import sinks
 from shared.runtime.protocol import Outcome
 from shared.runtime.runs import NewRun, StartRequest
+from shared.runtime.scopes import is_part, range_of
 from shared.runtime.settle import register, settle
 from shared.runtime.steps import NotOpened, check_open, record_failure, result, skipped
 from shared.runtime.task import Task, run_task
 
 if TYPE_CHECKING:
     from shared.ledger.records import Ending
-    from shared.manifest import StepPlan
+    from shared.manifest import Limits, StepPlan
     from shared.runtime.host import Host, Published
 
 
@@ -40,11 +41,30 @@ def run_child(host: Host, task: Task) -> None:
 
     Raises StepFailure after recording it when the child cannot be created.
     """
-    plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
-    seen = journal.read(host.keys(task, plan))
+    run_as_child(host, task, _SubWorkflow(host, task))
+
+
+class Beginning(Protocol):
+    """How one kind of step becomes a child run."""
+
+    plan: StepPlan
+
+    def keys(self) -> set[str]:
+        """Return the sort keys that the beginning depends on."""
+        ...
+
+    def begin(self, journal: Journal, seen: Snapshot) -> Step:
+        """Create the child, or settle the step without one. Raises StepFailure."""
+        ...
+
+
+def run_as_child(host: Host, task: Task, beginning: Beginning) -> None:
+    """Do for any kind of child what ``run_child`` does for a sub-workflow."""
+    journal = host.journal(task)
+    seen = journal.read(beginning.keys())
     step = seen.step(task.path)
     if step is None or (not step.settled and (step.child is None or step.status == "retrying")):
-        step = _create(host, task, plan, journal, seen)
+        step = _begin(host, task, beginning, journal, seen)
     if step.settled or step.child is None:
         settle(host, task, step)
         host.engine.succeed(task.token, result(step))
@@ -56,22 +76,37 @@ def run_child(host: Host, task: Task) -> None:
         answer_parent(host, task.tenant, step.child)
 
 
-def _create(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
-    known = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
+def _begin(host: Host, task: Task, beginning: Beginning, journal: Journal, seen: Snapshot) -> Step:
+    known = seen.step(task.path) or protocol.new_step(beginning.plan, task.path, task.epoch)
     stop = protocol.stopped(seen, known, task)
     if stop:
-        raise NotOpened(f"Sub-workflow {task.path} opens nothing: {stop.why}.")
+        raise NotOpened(f"Child {task.path} is not begun: {stop.why}.")
     try:
+        return beginning.begin(journal, seen)
+    except StepFailure as failure:
+        record_failure(host, task, beginning.plan, task.path, failure)
+        raise
+
+
+class _SubWorkflow:
+    """How a sub-workflow becomes a run of another workflow."""
+
+    def __init__(self, host: Host, task: Task) -> None:
+        self._host, self._task = host, task
+        self.plan = plan_of(host.manifest(task), task.path)
+
+    def keys(self) -> set[str]:
+        return self._host.keys(self._task, self.plan)
+
+    def begin(self, journal: Journal, seen: Snapshot) -> Step:
+        host, task, plan = self._host, self._task, self.plan
         entry = verdict(plan, task.scope, seen, host.names(task, seen))
         if entry.kind == "skip":
             return skipped(host, plan, task.path, entry.reason, journal, seen)
         published = host.definitions.published(plan.spec["workflow"], plan.spec.get("version"))
         given = _input(host, task, plan, published, seen)
-        birth = _Birth(task, plan, published, given, host.clock.now())
+        birth = Birth(task, plan, published, given, host.clock.now())
         return journal.transact(seen, birth.decide)[0]
-    except StepFailure as failure:
-        record_failure(host, task, plan, task.path, failure)
-        raise
 
 
 def _input(host: Host, task: Task, plan: StepPlan, published: Published, seen: Snapshot) -> values.Value:
@@ -82,25 +117,29 @@ def _input(host: Host, task: Task, plan: StepPlan, published: Published, seen: S
     return values.store(given, host.blobs, task.tenant)
 
 
-class _Birth:
-    """The one transaction on both heads by which a child comes to be."""
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """The one transaction on both heads by which a child comes to be; ``given`` is its input, ``now`` in ms."""
 
-    def __init__(self, task: Task, plan: StepPlan, published: Published, given: values.Value, now: int) -> None:
-        self._task, self._plan, self._published, self._given, self._now = task, plan, published, given, now
+    task: Task
+    plan: StepPlan
+    published: Published
+    given: values.Value
+    now: int
 
     def decide(self, seen: Snapshot) -> Change[Step]:
         """Carve the envelope and create the child, unless that has been done. Raises BudgetExceeded."""
-        task = self._task
-        known = seen.step(task.path) or protocol.new_step(self._plan, task.path, task.epoch)
+        task = self.task
+        known = seen.step(task.path) or protocol.new_step(self.plan, task.path, task.epoch)
         if known.settled or (known.child and known.status == "waiting"):
             return Change(known)
         check_open(seen)
-        limits = envelope(seen.head, self._plan.budget, self._published.manifest.budget)
+        limits = self.limits(seen)
         hold = Amount(usd=limits.usd or 0, tokens=limits.tokens or 0, steps=limits.steps or 0)
         refusal = rules.short(seen.head, hold)
         if refusal:
             raise BudgetExceeded(str(refusal))
-        child = child_id(task.run, task.path, known.attempt + 1, self._now)
+        child = child_id(task.run, task.path, known.attempt + 1, self.now)
         waiting = replace(
             known,
             status="waiting",
@@ -108,37 +147,29 @@ class _Birth:
             child=child,
             hold=hold,
             failure=None,
-            started=known.started or self._now,
+            started=known.started or self.now,
         )
-        data = {"child": child, "workflow": self._published.workflow, "version": self._published.version}
-        note = Note("child_started", task.path, waiting.attempt, data)
-        writes = tuple(self._new(seen.run, child, limits).writes())
+        note = Note("child_started", task.path, waiting.attempt, {"child": child, **self.told()})
+        writes = tuple(self.new(seen.run, child, limits).writes())
         return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), (note,), writes)
 
-    def _new(self, parent: Run, child: str, limits: Limits) -> NewRun:
+    def limits(self, seen: Snapshot) -> Limits:
+        """Return the child's limits."""
+        return envelope(seen.head, self.plan.budget, self.published.manifest.budget, self.now)
+
+    def told(self) -> dict[str, Any]:
+        """Return what the parent's event tells of the child."""
+        return {"workflow": self.published.workflow, "version": self.published.version}
+
+    def new(self, parent: Run, child: str, limits: Limits) -> NewRun:
+        """Return the child's run."""
         asked = StartRequest(parent.tenant, parent.initiator, "sub_workflow", {})
-        above = f"{parent.id}|{self._task.path}"
-        return NewRun(child, self._published, asked, self._given, self._now, limits, above)
+        return NewRun(child, self.published, asked, self.given, self.now, limits, f"{parent.id}|{self.task.path}")
 
 
 def child_id(parent: str, path: str, attempt: int, now: int) -> str:
     """Return the child's run id: the same for every delivery of one attempt, a ULID like any other."""
     return ulid_from(now, hashlib.sha256(f"{parent}|{path}|{attempt}".encode()).digest()[:10])
-
-
-def envelope(head: Head, own: Limits, child: Limits) -> Limits:
-    """Return the child's limits: the step's budget, else the child's own, else all that the parent has left."""
-
-    def pick(first: Any, second: Any, left: Any) -> Any:
-        return first if first is not None else second if second is not None else left
-
-    left = None if head.active_left is None else head.active_left / 1000
-    return Limits(
-        usd=pick(own.usd, child.usd, head.left_usd),
-        tokens=pick(own.tokens, child.tokens, head.left_tokens),
-        steps=pick(own.steps, child.steps, head.left_steps),
-        active_time=pick(own.active_time, child.active_time, left),
-    )
 
 
 def answer_parent(host: Host, tenant: str, child: str) -> None:
@@ -148,10 +179,10 @@ def answer_parent(host: Host, tenant: str, child: str) -> None:
         return
     parent, path = ended.run.parent.split("|", 1)
     journal = Journal(host.store, host.clock, tenant, parent)
-    seen = journal.read(["RUN", f"STEP#{path}", f"PARK#{path}"])
-    outcome = _outcome(host, ended)
-    now = host.clock.now()
-    end = ChildEnd(child, outcome, ended.head.active_left or 0, now)
+    whole = [f"STEP#{range_of(path)[0]}"] if is_part(path) else []
+    seen = journal.read(["RUN", f"STEP#{path}", f"PARK#{path}", *whole])
+    failed = _failed_part(host, ended)
+    end = ChildEnd(child, _outcome(host, ended), ended.head.active_left or 0, host.clock.now(), failed)
     step, after = journal.transact(seen, lambda again: decide_end(again, path, end))
     if step is None:
         return
@@ -159,10 +190,26 @@ def answer_parent(host: Host, tenant: str, child: str) -> None:
     if step.settled:
         settle(host, task, step)
     park = journal.read([f"PARK#{path}"]).park(path)
-    if park and step.settled:
+    if park and step.settled and not failed:
         host.engine.succeed(park.token, result(step))
-    elif park:
+    elif park:  # of a part whose item failed, the cascade sees to it that the others stop
         host.engine.fail(park.token, "Signalbox.ChildFailed", f"run {child} has {ended.head.ended}")
+
+
+def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
+    """Return the failure with which a part of a map ends the whole map: its first one, where one is enough."""
+    if not ended.run.part or ended.head.ended != "completed":
+        return None
+    plan = plan_of(host.definitions.manifest(ended.run.workflow, ended.run.version), range_of(ended.run.part)[0])
+    if plan.type != "map" or plan.spec["on_failure"] != "fail_fast":
+        return None
+    items = _part_output(host, ended)["items"]
+    return next((Failure(**item["error"]) for item in items if item["status"] == "failed"), None)
+
+
+def _part_output(host: Host, ended: Snapshot) -> Any:
+    whole = ended.step(range_of(ended.run.part or "")[0])
+    return values.load(whole.output if whole else None, host.blobs)
 
 
 def _outcome(host: Host, ended: Snapshot) -> Outcome:
@@ -171,6 +218,8 @@ def _outcome(host: Host, ended: Snapshot) -> Outcome:
         kind = "timeout" if ended.head.ended == "timed_out" else "permanent"
         failure = failure_named(kind, f"Run {ended.run.id} has {ended.head.ended}: {ended.head.reason or ''}")
         return Outcome(used=spent, failure=protocol.failure_of(failure))
+    if ended.run.part:
+        return Outcome(used=spent, output=values.store(_part_output(host, ended), host.blobs, ended.run.tenant))
     outputs = sinks(host, run_task(ended.run, ended.head.epoch), ended)
     output = {"run": ended.run.id, "status": ended.head.ended, "outputs": outputs}
     return Outcome(used=spent, output=values.store(output, host.blobs, ended.run.tenant))
@@ -178,12 +227,16 @@ def _outcome(host: Host, ended: Snapshot) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ChildEnd:
-    """How a child ended, when (ms), and the active time (ms) that it left of its envelope."""
+    """How a child ended, when (ms), and the active time (ms) that it left of its envelope.
+
+    ``failed`` = the failure by which a part ends the map that it belongs to.
+    """
 
     child: str
     outcome: Outcome
     active_left: int
     now: int
+    failed: Failure | None = None
 
 
 def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
@@ -196,7 +249,11 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
     used = outcome.used or Amount()
     closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 1), hold=Amount(), spent=step.spent + used)
     note = protocol.closing_note(step, closed, used, now)
-    return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed), (note,))
+    whole = seen.step(range_of(path)[0]) if is_part(path) else None
+    if whole and whole.failure and closed.failure:
+        closed = replace(closed, status="cancelled", settled=True)  # it ended because the whole has failed
+    others = (replace(whole, failure=end.failed),) if whole and end.failed and not whole.failure else ()
+    return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed, *others), (note,))
 
 
 def stop_child(host: Host, tenant: str, child: str, ending: Ending, reason: str, unwind_machine: str) -> bool:

@@ -14,6 +14,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note
 from shared.runtime.protocol import Outcome
+from shared.runtime.scopes import range_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 
@@ -94,7 +95,8 @@ def finish(host: Host, task: Task) -> dict[str, Any]:
     Raises NotOpened when the run is unwinding, TransientFailure when something has not settled.
     """
     manifest, journal = host.manifest(task), host.journal(task)
-    seen = skip_unreached(host, task, journal.read_all())
+    seen = journal.read_all()
+    seen = seen if seen.run.part else skip_unreached(host, task, seen)
     ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
     answer_parent(host, task.tenant, task.run)
     return {"status": ended}
@@ -106,7 +108,15 @@ def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Chan
         return Change(head.ended)
     if head.unwinding or head.epoch != task.epoch:
         raise NotOpened(f"The run is {head.unwinding or 'in a later epoch'}; it does not complete.")
-    missing = unsettled(manifest, "", seen)
+    missing = _unsettled(manifest, seen)
     if missing or head.open:
         raise TransientFailure(f"The run cannot complete: {', '.join(missing) or 'a step'} has not settled.")
     return Change("completed", (replace(head, ended="completed", ended_at=now),), (Note("run_completed"),))
+
+
+def _unsettled(manifest: Manifest, seen: Snapshot) -> list[str]:
+    """Return the steps of the run's own graph that have not settled: of a part, the map or loop that it stands for."""
+    if seen.run.part is None:
+        return unsettled(manifest, "", seen)
+    whole = seen.step(range_of(seen.run.part)[0])
+    return [] if whole and whole.settled else [seen.run.part]

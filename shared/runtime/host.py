@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.errors import PermanentFailure
-from shared.manifest import Manifest, Retry, StepPlan
+from shared.manifest import Manifest, Retry, StepPlan, part_plan
 from shared.runtime.joins import merged
 from shared.runtime.journal import Journal
 from shared.runtime.scope import Scope, keys_for
-from shared.runtime.scopes import graph_at, scope_of
+from shared.runtime.scopes import graph_at, is_part, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +93,8 @@ def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:
         path = path.removesuffix(FALLBACK)
         return fallback(plan_of(manifest, path), graph_at(manifest, scope_of(path)), template)
     scope = scope_of(path)
+    if is_part(path):
+        return part_plan(path.removeprefix(scope))
     plan = graph_at(manifest, scope).get(path.removeprefix(scope))
     if plan is None:
         raise PermanentFailure(f"Version {manifest.hash[:12]} of {manifest.workflow} has no step {path}.")

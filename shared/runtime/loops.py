@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
@@ -13,6 +14,7 @@ from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.maps import body_output
 from shared.runtime.protocol import Outcome
+from shared.runtime.scopes import is_part_of, range_of, scope_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
@@ -24,16 +26,18 @@ if TYPE_CHECKING:
     from shared.runtime.task import Task
 
 
+Next = Callable[["Host", "Task", "StepPlan", "Journal", "Snapshot"], "Step"]
+"""Decides what a loop does next, from all records of the run."""
+
+
 def turn_loop(host: Host, task: Task) -> dict[str, Any]:
     """Say whether the body runs (again), and in which scope. Called before the first iteration and after each.
 
     Which iteration is due follows from the records alone, so a redelivery gives the same answer. Raises StepFailure
     after recording it: an iteration failed, or ``until`` did not hold after the last one.
     """
-    plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
-    step = _turn(host, task, plan, journal, journal.read_all())
+    step = turn(host, task, _next)
     if step.settled:
-        settle(host, task, step)
         return {"again": "no", "scope": "", "status": step.status, "route": ""}
     return {"again": "yes", "scope": _scope(step), "status": step.status, "route": ""}
 
@@ -42,7 +46,17 @@ def _scope(step: Step) -> str:
     return f"{step.path}[{step.iteration}]/"
 
 
-def _turn(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+def turn(host: Host, task: Task, decide: Next) -> Step:
+    """Take the loop to its next iteration or its end, as ``decide`` says. Raises StepFailure after recording it."""
+    plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
+    step = _turn(host, task, plan, journal, decide)
+    if step.settled:
+        settle(host, task, step)
+    return step
+
+
+def _turn(host: Host, task: Task, plan: StepPlan, journal: Journal, decide: Next) -> Step:
+    seen = journal.read_all()
     known = seen.step(task.path)
     if known and known.settled:
         return known
@@ -50,8 +64,10 @@ def _turn(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapsh
     if stop:
         raise NotOpened(f"Loop {task.path} opens nothing: {stop.why}.")
     try:
-        return _next(host, task, plan, journal, seen)
+        return decide(host, task, plan, journal, seen)
     except StepFailure as failure:
+        if known and is_part_of(seen.run, task.path):
+            return _end_part(host, task, known, seen, error=asdict(protocol.failure_of(failure)))
         record_failure(host, task, plan, task.path, failure)
         raise
 
@@ -59,7 +75,7 @@ def _turn(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapsh
 def _next(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
     known = seen.step(task.path)
     if known is None or known.iteration == 0:
-        return _begin(host, task, plan, journal, seen)
+        return begin_loop(host, task, plan, journal, seen, 1)
     body = replace(task, scope=_scope(known))
     item = seen.step(body.scope.removesuffix("/"))
     failure = known.failure or (item.failure if item else None)
@@ -70,20 +86,25 @@ def _next(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapsh
         return known
     if host.names(body, seen).holds(plan.spec["until"]):
         return _finish(host, body, plan, known, seen)
+    if is_part_of(seen.run, task.path) and known.iteration >= range_of(seen.run.part or "")[2]:
+        return _end_part(host, task, known, seen, previous=_outputs(host, body, seen))
     if known.iteration >= plan.spec["max_iterations"]:
         raise PermanentFailure(f"`until` did not hold after {known.iteration} iterations: {plan.spec['until']}")
-    return _advance(journal, seen, replace(known, iteration=known.iteration + 1))
+    return advance(journal, seen, replace(known, iteration=known.iteration + 1))
 
 
-def _begin(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+def begin_loop(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot, iteration: int) -> Step:
+    """Enter the loop with its first iteration, or with its first part, which ends with ``iteration``."""
     entry = verdict(plan, task.scope, seen, host.names(task, seen))
     if entry.kind == "skip":
         return skipped(host, plan, task.path, entry.reason, journal, seen)
     fresh = protocol.new_step(plan, task.path, task.epoch)
-    return _advance(journal, seen, replace(fresh, attempt=1, iteration=1, started=host.clock.now()))
+    return advance(journal, seen, replace(fresh, attempt=1, iteration=iteration, started=host.clock.now()))
 
 
-def _advance(journal: Journal, seen: Snapshot, step: Step) -> Step:
+def advance(journal: Journal, seen: Snapshot, step: Step) -> Step:
+    """Record that the loop has come to the iteration on ``step``, unless it is further or over."""
+
     def decide(again: Snapshot) -> Change[Step]:
         known = again.step(step.path)
         if known and (known.settled or known.failure or known.iteration >= step.iteration):
@@ -97,6 +118,24 @@ def _advance(journal: Journal, seen: Snapshot, step: Step) -> Step:
 
 def _finish(host: Host, body: Task, plan: StepPlan, known: Step, seen: Snapshot) -> Step:
     output = {"iterations": known.iteration, "output": body_output(host, body, plan, seen)}
-    outcome, now = Outcome(output=values.store(output, host.blobs, body.tenant)), host.clock.now()
-    journal = host.journal(body)
+    if is_part_of(seen.run, known.path):
+        return _end_part(host, body, known, seen, result=output)
+    return settle_loop(host, body, known, output, seen)
+
+
+def settle_loop(host: Host, task: Task, known: Step, output: Any, seen: Snapshot) -> Step:
+    """Complete the loop with its output."""
+    outcome, now = Outcome(output=values.store(output, host.blobs, task.tenant)), host.clock.now()
+    journal = host.journal(task)
     return journal.transact(seen, lambda again: protocol.settle_entered(known, outcome, now, again))[0]
+
+
+def _end_part(host: Host, task: Task, known: Step, seen: Snapshot, **told: Any) -> Step:
+    """Complete a part of a loop: with the loop's ``result``, an ``error``, or what the next iteration sees."""
+    return settle_loop(host, task, known, {"result": None, "error": None, "previous": None, **told}, seen)
+
+
+def _outputs(host: Host, body: Task, seen: Snapshot) -> dict[str, Any]:
+    """Return the outputs of all steps of an iteration, as ``loop.previous`` shows them."""
+    steps = [step for step in seen.steps() if scope_of(step.path) == body.scope]
+    return {step.path.removeprefix(body.scope): values.load(step.output, host.blobs) for step in steps}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,12 +14,12 @@ from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import order_at
+from shared.runtime.scopes import is_part_of, order_at, part_path, range_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
 if TYPE_CHECKING:
-    from shared.manifest import StepPlan
+    from shared.manifest import Split, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal
     from shared.runtime.task import Task
@@ -26,18 +27,28 @@ if TYPE_CHECKING:
 
 def enter_map(host: Host, task: Task) -> dict[str, Any]:
     """Freeze the items at the first entry. Returns ``items``, the numbers to run the body for; none when settled."""
+    step = enter(host, task, split=False)
+    return {"items": [] if step.settled else numbers(host, step)}
+
+
+def numbers(host: Host, step: Step) -> list[int]:
+    """Return the numbers of a map's items; those of a part do not begin with 0."""
+    return [step.first + number for number in range(len(values.load(step.arguments, host.blobs) or []))]
+
+
+def enter(host: Host, task: Task, *, split: bool) -> Step:
+    """Enter the map once: freeze its items, and with ``split`` into how many parts they fall. Raises StepFailure."""
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read(host.keys(task, plan))
     step = seen.step(task.path)
     if step is None or not (step.settled or step.arguments):
-        step = _enter(host, task, plan, journal, seen)
+        step = _enter(host, task, plan, journal, seen, split=split)
     if step.settled:
         settle(host, task, step)
-        return {"items": []}
-    return {"items": list(range(len(values.load(step.arguments, host.blobs) or [])))}
+    return step
 
 
-def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
+def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot, *, split: bool) -> Step:
     fresh = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
     stop = protocol.stopped(seen, fresh, task)
     if stop:
@@ -51,7 +62,8 @@ def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snaps
         record_failure(host, task, plan, task.path, failure)
         raise
     stored, now = values.store(items, host.blobs, task.tenant), host.clock.now()
-    frozen = replace(fresh, status="running", failure=None, attempt=1, started=now, arguments=stored)
+    parts = parts_of(plan.split, len(items)) if split and plan.split else 0
+    frozen = replace(fresh, status="running", failure=None, attempt=1, started=now, arguments=stored, parts=parts)
     return journal.transact(seen, lambda again: _entered(again, frozen, len(items)))[0]
 
 
@@ -66,12 +78,23 @@ def _items(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> list[Any]:
     return found
 
 
+def parts_of(how: Split, count: int) -> int:
+    """Return into how many parts so many items fall; 0 = they all run in the execution itself.
+
+    There are as many as run at once, or more where one would hold more than ``size``.
+    """
+    if count <= how.inline:
+        return 0
+    return min(count, max(how.at_once, -(-count // how.size)))
+
+
 def _entered(seen: Snapshot, frozen: Step, count: int) -> Change[Step]:
     known = seen.step(frozen.path)
     if known and (known.settled or known.arguments):
         return Change(known)
     check_open(seen)
-    return Change(frozen, (frozen,), (Note("map_entered", frozen.path, 1, {"items": count}),))
+    data = {"items": count} | ({"parts": frozen.parts} if frozen.parts else {})
+    return Change(frozen, (frozen,), (Note("map_entered", frozen.path, 1, data),))
 
 
 def collect_map(host: Host, task: Task) -> dict[str, Any]:
@@ -93,8 +116,9 @@ def _collect(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Sna
     if known is None or seen.head.unwinding or seen.head.ended:
         raise NotOpened(f"Map {task.path} is not collected: it was not entered, or the run is ending.")
     try:
-        items = [_result(host, replace(task, scope=f"{task.path}[{n}]/"), n, plan) for n in range(_count(host, known))]
-        check_policy(items, plan)
+        items = results(host, task, plan, known, seen)
+        if not is_part_of(seen.run, task.path):  # whether too many have failed is for the whole to judge
+            check_policy(items, plan)
         outcome = Outcome(output=values.store(_summary(items), host.blobs, task.tenant))
     except StepFailure as failure:
         record_failure(host, task, plan, task.path, failure)
@@ -103,13 +127,36 @@ def _collect(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Sna
     return journal.transact(seen, lambda again: protocol.settle_entered(known, outcome, now, again))[0]
 
 
-def _count(host: Host, step: Step) -> int:
-    return len(values.load(step.arguments, host.blobs) or [])
+def results(host: Host, task: Task, plan: StepPlan, known: Step, seen: Snapshot) -> list[dict[str, Any]]:
+    """Return what became of every item, by its steps' records or by the parts that ran them."""
+    if known.parts:
+        return [one for part in part_paths(host, known) for one in _part_results(host, part, seen.step(part))]
+    found: list[dict[str, Any]] = []
+    for number in numbers(host, known):
+        item = replace(task, scope=f"{task.path}[{number}]/")
+        seen = skip_unreached(host, item, seen)
+        found.append(_result(host, item, number, plan, seen))
+    return found
 
 
-def _result(host: Host, item: Task, number: int, plan: StepPlan) -> dict[str, Any]:
+def part_paths(host: Host, step: Step) -> list[str]:
+    """Return the paths of a map's parts in order; all are about equally long."""
+    count = len(values.load(step.arguments, host.blobs) or [])
+    bounds = [count * number // step.parts for number in range(step.parts + 1)]
+    return [part_path(step.path, first, end - 1) for first, end in itertools.pairwise(bounds)]
+
+
+def _part_results(host: Host, path: str, part: Step | None) -> list[dict[str, Any]]:
+    if part and part.status == "completed":
+        return values.load(part.output, host.blobs)["items"]
+    _, first, last = range_of(path)
+    failure = part.failure if part and part.status != "cancelled" else None
+    told = {"status": "failed", "error": asdict(failure)} if failure else {"status": "cancelled", "error": None}
+    return [{"index": number, "output": None, **told} for number in range(first, last + 1)]
+
+
+def _result(host: Host, item: Task, number: int, plan: StepPlan, seen: Snapshot) -> dict[str, Any]:
     """Return one item's result from its steps' records; ``item`` is a task in the item's scope."""
-    seen = skip_unreached(host, item, host.journal(item).read_all())
     failed = seen.step(item.scope.removesuffix("/"))
     base: dict[str, Any] = {"index": number, "output": None, "error": None}
     if failed and failed.failure:

@@ -11,6 +11,7 @@ from shared.runtime.control import finish, run_free
 from shared.runtime.loops import turn_loop
 from shared.runtime.maps import collect_map, enter_map
 from shared.runtime.parking import await_step, park_step
+from shared.runtime.parts import run_part, split_map, turn_segment
 from shared.runtime.unwinding import unwind
 from shared.runtime.waits import wait, wait_for_event
 
@@ -28,6 +29,9 @@ OPERATIONS: dict[str, Callable[[Host, Task], Any]] = {
     "wait": wait,
     "event": wait_for_event,
     "child": run_child,
+    "split": split_map,
+    "segment": turn_segment,
+    "part": run_part,
     "await": await_step,
     "park": park_step,
     "finish": finish,

@@ -17,7 +17,7 @@ from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
 from shared.runtime.host import COMPENSATE, FALLBACK
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import closed, scope_of
+from shared.runtime.scopes import closed, is_part_of, scope_of
 from shared.values import Value, canonical
 
 if TYPE_CHECKING:
@@ -241,9 +241,13 @@ def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapsh
 
 
 def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
-    """Close a step that was entered without a hold (a map, a loop, a wait), unless it has settled or failed already."""
+    """Close a step that was entered without a hold (a map, a loop, a wait), unless it has settled or failed already.
+
+    A part's own map may have failed: its output says so, and the whole judges.
+    """
     known = seen.step(step.path) or step
-    if known.settled or known.failure or seen.head.ended:
+    failed = known.failure and not is_part_of(seen.run, step.path)
+    if known.settled or failed or seen.head.ended:
         return Change(known)
     closed_ = finished(known, outcome, now, seen.head.seq + 1)
     return Change(closed_, (closed_,), (closing_note(known, closed_, Amount(), now),))

@@ -18,6 +18,7 @@ from shared.runtime.journal import Journal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from shared.ledger.records import Step
     from shared.manifest import Limits
     from shared.runtime.host import Host, Published
     from shared.runtime.journal import Snapshot
@@ -93,7 +94,10 @@ def _same(host: Host, place: Key, asked: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run about to be created; ``now`` in ms, ``parent`` as in its record."""
+    """A run about to be created; ``now`` in ms, ``parent``, ``part`` and ``context`` as in its record.
+
+    ``records`` are those of steps that it begins with.
+    """
 
     id: str
     published: Published
@@ -102,14 +106,17 @@ class NewRun:
     now: int
     limits: Limits
     parent: str | None = None
+    part: str | None = None
+    context: values.Value | None = None
+    records: tuple[Step, ...] = ()
 
     def writes(self) -> list[Write]:
         """Return the writes that create it: its head, its facts and its first event."""
         run, head = self._run(), new_head(self.limits)
         data = {"workflow": run.workflow, "version": run.version, "initiator": run.initiator, "trigger": run.trigger}
         event = Event(seq=1, at=self.now, type="run_started", data=data)
-        pk = run_partition(run.tenant, run.id)
-        return [Write(Key(pk, record.sk), record.to_item(), None) for record in (head, listed(run, head), event)]
+        pk, records = run_partition(run.tenant, run.id), (head, listed(run, head), event, *self.records)
+        return [Write(Key(pk, record.sk), record.to_item(), None) for record in records]
 
     def _run(self) -> Run:
         return Run(
@@ -128,6 +135,8 @@ class NewRun:
             limit_steps=self.limits.steps,
             limit_active=_milliseconds(self.limits.active_time),
             parent=self.parent,
+            part=self.part,
+            context=self.context,
         )
 
 

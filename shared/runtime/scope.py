@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, cast
 from shared import values
 from shared.definition.expressions import evaluate, render
 from shared.errors import PermanentFailure
-from shared.runtime.scopes import container_of, enclosing, frame_keys, graph_at, number_of, place_of, scope_of
+from shared.runtime.scopes import (
+    container_of,
+    enclosing,
+    frame_keys,
+    graph_at,
+    number_of,
+    place_of,
+    range_of,
+    root_scope,
+    scope_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +38,12 @@ _INPUTS = re.compile(r"\binputs\b")
 def mentioned(*templates: Any) -> frozenset[str]:
     """Return the steps that any expression inside ``templates`` may refer to (a superset is harmless: it is read)."""
     return frozenset(name for text in _texts(templates) for name in _STEP_NAME.findall(text))
+
+
+def inside_names(plan: StepPlan) -> frozenset[str]:
+    """Return the steps that any expression in the body of a map or loop, or of a body inside it, may refer to."""
+    own = mentioned(dict(plan.spec), [plan.when, *(edge.when for edge in plan.needs)])
+    return own.union(*(inside_names(step) for step in plan.body.steps.values())) if plan.body else own
 
 
 def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
@@ -113,11 +129,13 @@ class Scope:
         self._seen = seen
         self._blobs = blobs
         self._manifest = manifest
+        self._context: dict[str, Any] = values.load(run.context, blobs) or {}
         self.names: dict[str, Any] = {
-            "input": values.load(run.input, blobs),
-            "steps": dict(self._steps(scope)),
             "run": {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant},
             "trigger": {"kind": run.trigger, "initiator": run.initiator},
+            **self._context.get("names", {}),
+            "input": values.load(run.input, blobs),
+            "steps": {**self._context.get("steps", {}), **dict(self._steps(scope))},
             **self._frames(scope),
             **extra,
         }
@@ -135,7 +153,8 @@ class Scope:
     def _frames(self, scope: str) -> dict[str, Any]:
         """Return what maps and loops around the scope put into it; inner ones win."""
         names: dict[str, Any] = {}
-        for outer in enclosing(scope)[1:]:
+        outside = len(root_scope(self._seen.run))  # those around a part stand in its context
+        for outer in (one for one in enclosing(scope)[1:] if len(one) > outside):
             plan = _container(self._manifest, outer)
             names.update(self._item(plan, outer) if plan.type == "map" else self._iteration(outer))
         return names
@@ -144,7 +163,8 @@ class Scope:
         frozen = self._seen.step(container_of(scope))
         items: list[Any] = values.load(frozen.arguments if frozen else None, self._blobs) or []
         number = number_of(scope)
-        item = items[number] if number < len(items) else None
+        at = number - (frozen.first if frozen else 0)
+        item = items[at] if at < len(items) else None
         return {"item": item, "index": number, plan.spec.get("as") or "item": item}
 
     def _iteration(self, scope: str) -> dict[str, Any]:
@@ -154,7 +174,11 @@ class Scope:
             for step in self._seen.steps()
             if before and scope_of(step.path) == before
         }
-        return {"loop": {"iteration": number_of(scope), "previous": outputs if before else None}}
+        previous = outputs if before else None
+        part = self._seen.run.part
+        if part and (container_of(scope), number_of(scope)) == range_of(part)[:2]:
+            previous = self._context.get("previous")
+        return {"loop": {"iteration": number_of(scope), "previous": previous}}
 
     def merging(self, kind: Merge, sources: tuple[str, ...]) -> Scope:
         """Return the scope with ``inputs``: the outputs of the active ``sources``, merged as the step asks for.

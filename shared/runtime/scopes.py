@@ -18,10 +18,12 @@ from shared.runtime.journal import Note
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from shared.ledger.records import Run
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.journal import Snapshot
 
 _SEGMENT = re.compile(r"([a-z][a-z0-9_]*)\[(\d+)\]")
+_RANGE = re.compile(r"(.+)\[(\d+)-(\d+)\]")
 
 
 def enclosing(scope: str) -> tuple[str, ...]:
@@ -48,6 +50,39 @@ def number_of(scope: str) -> int:
 def scope_of(path: str) -> str:
     """Return the scope that a step instance stands in."""
     return path[: path.rfind("/") + 1]
+
+
+def part_path(path: str, first: int, last: int) -> str:
+    """Return the path of the child execution that runs the items or iterations ``first`` to ``last`` of ``path``."""
+    return f"{path}[{first}-{last}]"
+
+
+def range_of(path: str) -> tuple[str, int, int]:
+    """Return the map or loop that a part belongs to, and its first and last number. Raises PermanentFailure."""
+    found = _RANGE.fullmatch(path)
+    if found is None:
+        raise PermanentFailure(f"{path} is no part of a map or a loop.")
+    return found[1], int(found[2]), int(found[3])
+
+
+def is_part(path: str) -> bool:
+    """Tell whether a path is that of a part."""
+    return _RANGE.fullmatch(path) is not None
+
+
+def definition_path(path: str) -> str:
+    """Return where in the definition a path stands: ``outer[2]/each[0-99]`` is a place of ``outer/each``."""
+    return re.sub(r"\[[\d-]+\]", "", path)
+
+
+def is_part_of(run: Run, path: str) -> bool:
+    """Tell whether the run is a part of the map or loop at ``path``: there it stands for its range only."""
+    return run.part is not None and range_of(run.part)[0] == path
+
+
+def root_scope(run: Run) -> str:
+    """Return the scope that a run's own graph stands in: for a part, that of its map or loop."""
+    return scope_of(run.part) if run.part else ""
 
 
 def graph_at(manifest: Manifest, scope: str) -> Mapping[str, StepPlan]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import BudgetExceeded, SignalboxError, StepFailure, TransientFailure
 from shared.runtime import protocol
 from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, usage_of
+from shared.runtime.envelopes import take_more
 from shared.runtime.host import COMPENSATE, FALLBACK, plan_of
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from shared.runtime.host import Host, StepHost
     from shared.runtime.joins import Verdict
     from shared.runtime.journal import Journal, Snapshot
-    from shared.runtime.protocol import Opening
+    from shared.runtime.protocol import Ask, Opening
     from shared.runtime.task import Task
 
 _SUFFIX = {"run": "", "fallback": FALLBACK, "compensate": COMPENSATE}
@@ -81,12 +82,20 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
     except StepFailure as failure:
         record_failure(host, task, plan, path, failure)
         raise
-    opening, seen = journal.transact(seen, lambda again: protocol.open_attempt(prepared.ask, again))
+    opening, seen = _open(host, prepared.ask, journal, seen)
     if isinstance(opening, Done):
         return opening.step
     if isinstance(opening, Opened):
         return _call(host, prepared, opening, journal, seen)
     raise _not_opened(path, opening)
+
+
+def _open(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:
+    """Open the attempt. A part that is short of something takes it from the whole first, as long as there is some."""
+    while True:
+        opening, seen = journal.transact(seen, lambda again: protocol.open_attempt(ask, again))
+        if not isinstance(opening, Refused) or not take_more(host, journal, seen, opening.refusal):
+            return opening, seen
 
 
 def skipped(host: Host, plan: StepPlan, path: str, reason: str, journal: Journal, seen: Snapshot) -> Step:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from shared.ledger.records import Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent, stop_child
+from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import COMPENSATE
-from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.journal import Change, Journal, Note, Snapshot
 
 if TYPE_CHECKING:
     from shared.runtime.host import Host
-    from shared.runtime.journal import Journal
     from shared.runtime.task import Task
 
+CHILD_PAUSE = 2
+"""Seconds before looking again whether a child run has ended."""
 PATIENCE = 1800
 """Longest single wait (s) of the unwind machine before it looks again."""
 BATCH = 30
@@ -36,18 +38,27 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
     seen = _answer_all(host, journal, seen)
-    if end_children(host, seen, "", "cancelled", unwind_machine):
-        return _answer("wait", seconds=2)
-    if seen.head.open:
-        return _answer("wait", seconds=_drain(host, journal, seen))
-    if any(step.status == "unknown" and not step.settled for step in seen.steps()):
-        return _answer("wait", seconds=PATIENCE)
+    seconds = _still_open(host, journal, seen, unwind_machine)
+    if seconds is not None:
+        return _answer("wait", seconds=seconds)
     step = _next_compensation(seen)
     if step is None:
         _end(journal, seen, host.clock.now())
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
+    if step.type == "part":
+        return _answer("wait", seconds=_undo_part(host, journal, seen, step, unwind_machine))
     return _undo(journal, seen, step)
+
+
+def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: str) -> int | None:
+    """Return the seconds to wait while children, attempts or doubts are open; None = nothing is."""
+    if end_children(host, seen, "", "cancelled", unwind_machine):
+        return CHILD_PAUSE
+    if seen.head.open:
+        return _drain(host, journal, seen)
+    doubt = any(step.status == "unknown" and not step.settled for step in seen.steps())
+    return PATIENCE if doubt else None
 
 
 def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:
@@ -100,6 +111,13 @@ def close_scope(host: Host, journal: Journal, prefix: str, unwind_machine: str) 
     end_children(host, seen, prefix, "cancelled", unwind_machine)
 
 
+def stop_parts(host: Host, journal: Journal, whole: str, unwind_machine: str) -> None:
+    """Close the other parts of a map whose first failure is enough; nothing to do for any other map or loop."""
+    record = journal.read([f"STEP#{whole}"]).step(whole)
+    if record and record.failure:
+        close_scope(host, journal, f"{whole}[", unwind_machine)
+
+
 def _send(host: Host, seen: Snapshot, prefix: str, why: str) -> None:
     """Answer every token under ``prefix`` so that its state goes on: it then finds that nothing opens any more."""
     for gate in seen.gates():
@@ -143,7 +161,8 @@ def cancel_waiting(seen: Snapshot, prefix: str = "") -> Change[int]:
 
 def _unfinished(step: Step) -> bool:
     """Tell whether the step is neither under way nor over. Children end by themselves, compensations must not end."""
-    return not (step.open or step.settled or step.path.endswith(COMPENSATE) or step.type == "sub_workflow")
+    child = step.child is not None and step.status == "waiting"
+    return not (step.open or step.settled or step.path.endswith(COMPENSATE) or child)
 
 
 def _in_doubt(step: Step) -> bool:
@@ -196,13 +215,46 @@ def _next_compensation(seen: Snapshot) -> Step | None:
     """Return the latest completed reversible step that is not undone yet; only failed and cancelled runs undo."""
     if seen.head.unwinding not in {"failed", "cancelled"}:
         return None
-    done = [step for step in seen.steps() if step.status == "completed" and _undoable(step)]
+    done = [step for step in seen.steps() if _to_undo(step)]
     done = [step for step in done if not _settled(seen.step(f"{step.path}{COMPENSATE}"))]
     return max(done, key=lambda step: step.settled_seq or 0, default=None)
 
 
+def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_machine: str) -> int:
+    """Have a completed part undo what it did; returns the seconds to wait before looking again.
+
+    Its run then ends once more, as the whole does.
+    """
+    ending, reason = seen.head.unwinding or "failed", f"the run {seen.run.id} that it is a part of ends"
+    below = Journal(host.store, host.clock, seen.run.tenant, part.child or "")
+    known = below.read_all()
+    if known.head.ended == "completed" and any(map(_to_undo, known.steps())):
+        _, known = below.transact(known, lambda again: _reopened(again, ending, reason))
+    if known.head.ended:
+        journal.transact(seen, lambda again: _undone(again, part.path))
+        return 0
+    start_unwinding(host, known, unwind_machine)
+    return CHILD_PAUSE
+
+
+def _undone(seen: Snapshot, path: str) -> Change[None]:
+    part = seen.step(path)
+    return Change(None, (replace(part, status="compensated"),) if part else ())
+
+
+def _reopened(seen: Snapshot, ending: Ending, reason: str) -> Change[None]:
+    if seen.head.ended != "completed":
+        return Change(None)
+    head, note = begin(replace(seen.head, ended=None, ended_at=None), ending, reason)
+    return Change(None, (head,), (note,))
+
+
 def _settled(step: Step | None) -> bool:
     return step is not None and step.settled
+
+
+def _to_undo(step: Step) -> bool:
+    return step.status == "completed" and (step.type == "part" or _undoable(step))
 
 
 def _undoable(step: Step) -> bool:

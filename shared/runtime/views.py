@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from shared.budget.rules import NANO
+from shared.budget.rules import NANO, active_left
 from shared.ledger.records import Amount, Step
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def spent(steps: Iterable[Step]) -> Amount:
 
 
 def reserved(steps: Iterable[Step]) -> Amount:
-    """Return what the open steps hold."""
-    return sum((step.hold for step in steps if step.open), Amount())
+    """Return what the open steps hold, and the envelopes of child runs."""
+    return sum((step.hold for step in steps), Amount())
 
 
 def limits(run: Run) -> View:
@@ -91,11 +91,6 @@ def left(head: Head, now: int) -> View:
         "steps": head.left_steps,
         "active_time": active_left(head, now),
     }
-
-
-def active_left(head: Head, now: int) -> int | None:
-    """Return the active time left (ms): it runs only while a step is open."""
-    return head.active_left if head.active_deadline is None else head.active_deadline - now
 
 
 def run_view(seen: Seen) -> View:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.asl.limits import INLINE_ITEMS, MAX_DEFINITION
+from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS
 from shared.compiler import compile_manifest
 from shared.definition.loader import load_text
 from shared.manifest import Body, Edge, Limits, Manifest, StepPlan
@@ -34,12 +34,12 @@ MAP = """each:
 @pytest.mark.parametrize(
     ("head", "over", "items"),
     [
-        ("", "${ input.list }", INLINE_ITEMS),
+        ("", "${ input.list }", None),
         ("input: {type: object, properties: {list: {type: array, maxItems: 7}}}\n", "${ input.list }", 7),
         (
             "input: {type: object, properties: {list: {type: array, maxItems: 7}}}\n",
             "${ input.list.filter(x, x) }",
-            100,
+            None,
         ),
         ("", [1, 2, 3], 3),
     ],
@@ -190,6 +190,56 @@ def test_items_and_iterations_count():
     more = replace(manifest_of(holding("each", "map", MAP_SPEC | {"max_items": 11}, step("go"))))
     one_step = 12 + 10 + 5
     assert compile_manifest(more).summary.events - mapped.events == one_step + 2 + 2
+
+
+def test_what_one_history_holds_is_left_whole():
+    unit = compile_manifest(manifest_of(holding("each", "map", MAP_SPEC | {"max_items": 400}, step("go"))))
+    assert unit.manifest.steps["each"].split is None
+    assert "whole or part" not in unit.asl["States"]
+
+
+def test_a_map_that_is_too_long_is_split_and_every_execution_fits():
+    unit = compile_manifest(manifest_of(holding("each", "map", MAP_SPEC | {"max_items": 5_000}, step("go"))))
+    how = unit.manifest.steps["each"].split
+    assert how.inline == 100
+    assert (how.at_once, how.inside) == (4, 1)
+    assert how.size * 4 < 5_000
+    assert unit.summary.events <= MAX_EVENTS
+    found = dict(all_states(unit.asl))
+    assert found["whole or part"]["Choices"] == [{"Variable": "$.part", "StringEquals": "each", "Next": "each · apart"}]
+    assert found["each · how"]["Choices"][0]["Next"] == "each · parts"
+    assert found["each · part"]["Parameters"]["Payload"]["step.$"] == "$.part"
+    assert found["each · apart · items"]["MaxConcurrency"] == how.inside
+
+
+def test_a_list_that_nothing_bounds_is_split_unless_its_body_awaits_events():
+    event = step("came", "wait", spec={"event": {"name": "x", "match": None, "timeout": 90.0}}, timeout=90.0)
+    endless = MAP_SPEC | {"max_items": None}
+    unit = compile_manifest(
+        manifest_of(holding("each", "map", endless, step("go")), holding("all_", "map", endless, event))
+    )
+    each, waiting = unit.manifest.steps["each"], unit.manifest.steps["all_"]
+    assert each.split.inline <= 100 < each.spec["max_items"]
+    assert (waiting.split, waiting.spec["max_items"]) == (None, 100)
+    assert unit.summary.events <= MAX_EVENTS
+
+
+def test_a_long_loop_is_split():
+    unit = compile_manifest(manifest_of(holding("again", "loop", LOOP_SPEC | {"max_iterations": 2_000}, step("go"))))
+    assert unit.manifest.steps["again"].split.size < 2_000
+    assert unit.summary.events <= MAX_EVENTS
+    assert dict(all_states(unit.asl))["again · part"]["Next"] == "again"
+
+
+def test_what_is_split_in_what_is_split():
+    inner = holding("inner", "map", MAP_SPEC | {"max_items": 900}, step("go"))
+    unit = compile_manifest(manifest_of(holding("outer", "loop", LOOP_SPEC | {"max_iterations": 400}, inner)))
+    assert unit.summary.events <= MAX_EVENTS
+    parts = dict(all_states(unit.asl))["whole or part"]["Choices"]
+    assert [one["StringEquals"] for one in parts] == ["outer", "outer/inner"]
+    names = [name for name, _ in all_states(unit.asl)]
+    assert len(names) == len(set(names))
+    assert max(map(len, names)) <= 80
 
 
 def wide(count, **given):

@@ -1,0 +1,229 @@
+"""Large maps and long loops as child executions, over fakes: the same outcome as in one execution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from bodies import BUDGET, each, loop, manifest, output, plan, refuse, said, tool
+from invariants import check
+from machine import UNWIND, Execution, World
+
+from shared.compiler import compile_manifest, unwind_machine
+from shared.runtime.ending import request
+from shared.runtime.parking import Order, Raise, resume_step
+from shared.runtime.runs import StartRequest, start_run
+from shared.runtime.task import Task
+from shared.testing import FakeModels, FakeTools
+from shared.values import load
+
+
+class Town:
+    """One workflow whose executions, those of its parts and of their unwinding too, all run until nothing moves."""
+
+    def __init__(self, *plans, do=None, room=300, budget=BUDGET):
+        unit = compile_manifest(manifest(*plans, budget=budget), room)
+        self.w = World(unit, FakeModels(lambda _: "yes"), FakeTools({"do": do or (lambda given, _: given["say"])}))
+        self.running: dict[tuple[str, str], Execution] = {}
+        self.busy: set[tuple[str, str]] = set()
+        self.slept, self.w.clock.sleep = self.w.clock.sleep, self._sleep
+
+    def start(self, data=None):
+        published = self.w.steps.definitions.published("w")
+        self.w.run, _ = start_run(self.w.steps, published, StartRequest("acme", "alex@example.test", "api", data or {}))
+        return self.go()
+
+    def go(self):
+        """Let everything go on; also while an execution sleeps, which the walker does without giving way."""
+        seen = -1
+        while seen != (seen := len(self.w.engine.answers) + len(self.w.engine.executions)):
+            for name in list(self.w.engine.executions):
+                if name not in self.busy:
+                    self.busy.add(name)
+                    self._go(name)
+                    self.busy.discard(name)
+        return self
+
+    def _go(self, name):
+        if name not in self.running:
+            machine = unwind_machine() if name[0] == UNWIND else self.w.unit.asl
+            self.running[name] = Execution(self.w, machine, self.w.engine.executions[name])
+        elif self.running[name].status == "RUNNING":
+            self.running[name].go()
+
+    def _sleep(self, seconds):
+        self.slept(seconds)
+        self.go()
+
+    def cancel(self):
+        request(self.w.steps, self.w.journal, "cancelled", "by ops", UNWIND)
+        return self.go()
+
+    def below(self, path):
+        """Return the world as a part's run sees it."""
+        child = self.w.records.step(path).child
+        return _seen_by(self.w, child)
+
+    def parts(self, of="each"):
+        return [step.path for step in self.w.records.steps() if step.path.startswith(f"{of}[") and step.type == "part"]
+
+    def check(self):
+        check(self.w)
+        for path in self.parts() + self.parts("again"):
+            if self.w.records.step(path).child:
+                check(self.below(path))
+
+
+def _seen_by(w, run):
+    return World(w.unit, w.models, w.tools, w.store, w.blobs, w.clock, w.engine, w.mail, run=run)
+
+
+NUMBERS = "${ input.numbers }"
+
+
+def test_a_short_list_runs_in_the_execution_itself():
+    town = Town(each(tool("a", say="${ item }"), over=NUMBERS), room=2000).start({"numbers": [1, 2, 3]})
+    assert town.w.head.state == "completed"
+    assert len(town.w.engine.executions) == 1
+    town.check()
+
+
+def test_a_long_list_runs_in_parts_and_ends_like_one():
+    many = list(range(20))
+    town = Town(each(tool("a", say="${ item * 2 }"), over=NUMBERS)).start({"numbers": many})
+    assert town.w.head.state == "completed", [x.status for x in town.running.values()]
+    items = output(town.w, "each")["items"]
+    assert [(one["index"], one["output"]["a"]) for one in items] == [(n, n * 2) for n in many]
+    assert len(town.parts()) == town.w.records.step("each").parts > 1
+    assert town.below("each[0-3]").records.step("each[2]/a").status == "completed"
+    assert town.w.records.step("each[0-3]").spent.steps == 4
+    town.check()
+
+
+def test_a_body_sees_what_stands_around_its_map():
+    inner = each(tool("b", say="${ steps.first.output + thing + input.more }"), over=NUMBERS, needs=["first"])
+    town = Town(tool("first", say="f"), inner).start({"numbers": [f"-{n}" for n in range(20)], "more": "!"})
+    assert town.w.head.state == "completed"
+    assert said(town.w)[-1] == "f-19!"
+    town.check()
+
+
+@pytest.mark.parametrize("rule", ["collect_all", "fail_fast", {"quorum": 3}])
+def test_what_fails_in_a_part_is_judged_by_the_whole(rule):
+    body = tool("a", say="${ string(item) }", on_error="fail")
+    town = Town(each(body, over=NUMBERS, on_failure=rule), do=refuse("5")).start({"numbers": list(range(20))})
+    if rule == "fail_fast":
+        assert (town.w.head.state, town.w.records.step("each").failure.error_class) == ("paused", "permanent")
+    else:
+        assert town.w.head.state == "completed"
+        assert [one["index"] for one in output(town.w, "each")["items"] if one["status"] == "failed"] == [5]
+    town.check()
+
+
+def test_the_first_failure_stops_the_other_parts():
+    body = (tool("a", say="${ string(item) }", on_error="fail"), plan("w", "wait", ("a",), spec={"for": 60}))
+    gate = plan("g", "human_gate", ("a",), spec=GATE, timeout=600.0)
+    town = Town(each(body[0], gate, over=NUMBERS, on_failure="fail_fast", on_error="continue"), do=refuse("19"))
+    town.start({"numbers": list(range(20))})
+    assert town.w.head.state == "completed"
+    statuses = {town.w.records.step(path).status for path in town.parts()}
+    assert statuses == {"cancelled", "completed"}
+    town.check()
+
+
+GATE = {
+    "approvers": ["finance"],
+    "subject": "Go?",
+    "on_expiry": "reject",
+    "approves": None,
+    "show": None,
+    "not_initiator": False,
+    "channels": ["email"],
+}
+
+
+def test_maps_in_maps_are_split_where_they_must_be():
+    inner = each(tool("b", say="${ string(thing) + steps.a.output }"), over=NUMBERS, name="inner", needs=["a"])
+    town = Town(each(tool("a", say="${ string(thing) }"), inner, over=NUMBERS), budget=replace(BUDGET, steps=500))
+    town.start({"numbers": list(range(12))})
+    assert town.w.head.state == "completed"
+    assert len(said(town.w)) == 12 + 12 * 12
+    items = load(town.w.records.step("each").output, town.w.blobs)["items"]
+    assert items[3]["output"]["inner"]["items"][11]["output"] == {"b": "113"}
+    town.check()
+
+
+def test_a_long_loop_runs_in_parts():
+    body = tool("a", say="${ loop.iteration + (loop.previous == null ? 0 : loop.previous.a) }")
+    town = Town(loop(body, until="loop.iteration >= 17", times=40), budget=replace(BUDGET, steps=500)).start()
+    assert town.w.head.state == "completed"
+    assert said(town.w) == [n * (n + 1) // 2 for n in range(1, 18)]
+    assert output(town.w, "again") == {"iterations": 17, "output": {"a": 153}}
+    assert len(town.parts("again")) > 1
+    town.check()
+
+
+def test_a_long_loop_that_never_ends_fails_and_so_does_one_whose_body_fails():
+    town = Town(loop(tool("a"), until="false", times=17, on_error="fail")).start()
+    assert town.w.head.state == "failed"
+    assert "17 iterations" in town.w.head.reason
+    town.check()
+    town = Town(
+        loop(
+            tool("a", say="${ string(loop.iteration) }", on_error="fail"), until="false", times=17, on_error="continue"
+        ),
+        do=refuse("9"),
+    ).start()
+    assert town.w.head.state == "completed"
+    assert town.w.records.step("again").failure.message.startswith("Iteration 9 failed")
+    town.check()
+
+
+def test_parts_take_more_of_the_envelope_than_their_share_until_nothing_is_left():
+    many = list(range(20))
+    shy = Town(each(tool("a", say="${ item }"), over=NUMBERS), budget=replace(BUDGET, steps=20)).start(
+        {"numbers": many}
+    )
+    assert (shy.w.head.state, shy.w.head.left_steps) == ("completed", 0)
+    shy.check()
+    poor = Town(each(tool("a", say="${ item }"), over=NUMBERS), budget=replace(BUDGET, steps=18)).start(
+        {"numbers": many}
+    )
+    assert len(said(poor.w)) == 18
+    poor.check()
+    for path in poor.parts():
+        below = poor.below(path)
+        for step in below.records.steps():
+            if step.status == "paused":
+                scope, _, name = step.path.rpartition("/")
+                job = Task("run", name, f"{scope}/", below.run, "acme", "w", 1, 1, "", "person", 0)
+                resume_step(below.steps, job, Order("retry", "ops", more=Raise(steps=1)), UNWIND)
+    assert poor.go().w.head.state == "completed"
+    poor.check()
+
+
+UNDO = {"tool": "do", "with": {"say": "${ 'undo ' + steps.a.output }"}}
+
+
+def reversible(say):
+    spec = {"tool": "do", "with": {"say": say}, "compensate": UNDO, "reconcile": None}
+    return plan("a", "tool", (), spec=spec, risk="reversible")
+
+
+def test_what_completed_parts_did_is_undone_when_the_run_fails():
+    town = Town(
+        each(reversible("${ string(item) }"), over=NUMBERS), tool("bad", "each", on_error="fail"), do=refuse("bad")
+    )
+    town.start({"numbers": list(range(20))})
+    assert town.w.head.state == "failed"
+    assert sorted(said(town.w)[21:]) == sorted(f"undo {n}" for n in range(20))
+    assert {town.w.records.step(path).status for path in town.parts()} == {"compensated"}
+
+
+def test_cancelling_the_run_ends_its_parts():
+    gate = plan("g", "human_gate", (), spec=GATE, timeout=600.0)
+    town = Town(each(gate, over=NUMBERS)).start({"numbers": list(range(20))})
+    assert sum(town.below(path).head.waiting for path in town.parts()) == 20
+    assert town.cancel().w.head.state == "cancelled"
+    assert {town.below(path).head.state for path in town.parts()} == {"cancelled"}
+    town.check()
