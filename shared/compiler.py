@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shared.asl import Layout, emit, fold, measure, place_jumps, render, unwind_machine
 from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, heaviest
 from shared.asl.names import MAX_LENGTH
+from shared.asl.slots import takes_slot, with_slots
 from shared.asl.split import ROOM, split
 from shared.definition.checks import check
 from shared.definition.loader import load_file
@@ -145,8 +146,8 @@ def compile_manifest(manifest: Manifest, room: int = ROOM) -> Unit:
     ``room`` is how many history events one execution is planned for.
     """
     steps, layout = lay_out(manifest)
-    steps = split(layout, steps, room)
-    manifest = replace(manifest, hash="", steps=steps)
+    steps = with_slots(layout, split(layout, steps, room), manifest.max_parallel)
+    manifest = replace(manifest, hash="", steps=steps, slots=any(map(takes_slot, steps.values())))
     planned = _canonical(manifest)
     # Only what would not fit otherwise is folded: states named after their steps read better.
     if len(steps) * _LEAST_SIZE <= MAX_DEFINITION:

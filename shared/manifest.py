@@ -95,6 +95,7 @@ class StepPlan:
     - wait: one of for (s, or a template), until (a template), event {name, match, timeout (s)}
 
     ``body`` is the graph inside a map or a loop; ``split`` says how it is split where one execution cannot hold it.
+    ``slot`` is above 0 where the step waits for one of ``max_parallel`` slots; the highest goes first.
     """
 
     id: str
@@ -117,6 +118,7 @@ class StepPlan:
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     body: Body | None = None
     split: Split | None = None
+    slot: int = 0
 
 
 def part_plan(name: str) -> StepPlan:
@@ -131,6 +133,7 @@ class Manifest:
 
     ``on_error`` is the workflow's; a step's own, or this one, is already resolved in the step's plan.
     Steps used only as a fallback template are in ``steps`` but not in ``order``. ``deadline`` is wall-clock (s).
+    ``slots`` tells whether any step waits for a slot.
     """
 
     workflow: str
@@ -143,6 +146,7 @@ class Manifest:
     on_error: OnError = "pause"
     description: str = ""
     deadline: float | None = None
+    slots: bool = False
     format: int = 1
 
     def to_json(self) -> dict[str, Any]:

@@ -57,6 +57,8 @@ _SUMMARY = {
     "state": _STATE,
     "initiator": _TEXT,
     "trigger": _TEXT,
+    "parent": {"type": ["string", "null"], "description": "`<run>|<path>` of the step whose child run this is."},
+    "part": {"type": ["string", "null"], "description": "The range of a map or loop that this run stands for."},
     "created_at": _TIME,
     "ended_at": _or_null(_TIME),
 }
@@ -94,6 +96,7 @@ _STEP = {
     "error": _or_null(_object({"class": _TEXT, "message": _TEXT})),
     "reason": _or_null(_TEXT),
     "by": _or_null(_TEXT),
+    "child": {"type": ["string", "null"], "description": "The run of a sub-workflow, or of a part."},
     "output": _ANY,
 }
 

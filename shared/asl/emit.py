@@ -145,7 +145,9 @@ class _Emitter:
         scope.states[label] = self.steps.task(step, next(iter(more), following), whole=whole)
         scope.states.update(more)
         scope.states.update(self.steps.trouble(step, scope.after(following), scope.fail()))
-        return label
+        if self.steps.plans[step].slot:
+            scope.states[names.slot(label)] = self.steps.slot(step)
+        return self.steps.entry(step)
 
     def _more(self, step: str, label: str, following: str | None, scope: _Scope) -> dict[str, State]:
         """Return the states that a step has besides its task on the happy path, the first one first."""

@@ -93,7 +93,7 @@ def _form(node: Tree, plans: Mapping[str, StepPlan], number: Mapping[str, int]) 
     match node:
         case Step(name):
             plan = plans[name]
-            return (number[name], plan.type, plan.timeout, plan.fallback)
+            return (number[name], plan.type, plan.timeout, plan.fallback, plan.slot > 0)
         case Await(name):
             return (number[name], "await")
         case Sequence(items):

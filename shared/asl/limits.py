@@ -127,11 +127,12 @@ _EVENTS = _Costs(_TASK, _PARKING_TASK, _CHOICE, _WAIT, _PARALLEL, _ITERATION, _S
 def _own(plan: StepPlan, costs: _Costs) -> int:
     """Count a step's own task with, where counted, all that can go wrong with it."""
     parks = plan.type in _PARKING or (plan.type == "wait" and "event" in plan.spec)
-    attempt = costs.parking if parks else costs.task
+    attempt = (costs.parking if parks else costs.task) + (costs.parking if plan.slot else 0)
     if not costs.trouble:
         return attempt
     failure = attempt + costs.task + costs.choice
-    fallback = 2 * costs.task + costs.choice if plan.fallback else 0
+    slot = costs.parking if plan.slot else 0
+    fallback = slot + 2 * costs.task + costs.choice if plan.fallback else 0
     parked = costs.parking + costs.choice + costs.wait
     retries = plan.retry.max_retries
     return (retries + 1) * failure + retries * costs.wait + fallback + parked + attempt

@@ -110,6 +110,16 @@ def await_of(step: str) -> str:
     return f"{step} · await"
 
 
+def slot(step: str) -> str:
+    """Name the wait for one of the slots."""
+    return f"{step} · slot"
+
+
+def standby(step: str) -> str:
+    """Name the stand-in's wait for one of the slots."""
+    return f"{step} · fallback slot"
+
+
 def switch(router: str, routes: list[str]) -> str:
     """Name the choice on a router's route."""
     return _short(f"{router} · {' | '.join(routes)}", len(router) + 40)

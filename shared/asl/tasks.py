@@ -128,6 +128,16 @@ class Steps:
         asks = self._payload("await", step) | _TOKEN
         return Task(CONTROL_FUNCTION, asks, YEAR, following, parks=True, retry=CONTROL_RETRY)
 
+    def slot(self, step: str) -> Task:
+        """Return the task that parks until the step has a slot."""
+        asks = self._payload("slot", step) | _TOKEN
+        return Task(CONTROL_FUNCTION, asks, YEAR, self.labels[step], parks=True, retry=CONTROL_RETRY)
+
+    def entry(self, step: str) -> str:
+        """Return the name of the state in which the step begins, also when it is tried again."""
+        label = self.labels[step]
+        return names.slot(label) if self.plans[step].slot else label
+
     def trouble(self, step: str, after: str, failed: str) -> dict[str, State]:
         """Return the states that a failure leads through: cascade, choice, waits, fallback, parking.
 
@@ -139,13 +149,20 @@ class Steps:
         states: dict[str, State] = {
             names.cascade(label): self._cascade(step),
             names.cascaded(label): self._cascaded(step, after, failed),
-            names.backoff(label): Wait("$.cascade.seconds", label),
+            names.backoff(label): Wait("$.cascade.seconds", self.entry(step)),
             names.recheck(label): Wait("$.cascade.seconds", names.cascade(label)),
             names.parked(label): self._parked(step),
         }
         if template := self.plans[step].fallback:
             states[names.fallback(label)] = self._fallback(step, template, after)
+            if self.plans[step].slot:
+                states[names.standby(label)] = self._standby(step, template)
         return states
+
+    def _standby(self, step: str, template: str) -> Task:
+        asks = self._payload("slot", step) | _TOKEN | {"template": template}
+        following = names.fallback(self.labels[step])
+        return Task(CONTROL_FUNCTION, asks, YEAR, following, parks=True, retry=CONTROL_RETRY)
 
     def _cascade(self, step: str) -> Task:
         return Task(
@@ -160,7 +177,8 @@ class Steps:
 
     def _cascaded(self, step: str, after: str, failed: str) -> Choice:
         label = self.labels[step]
-        fallback = (("fallback", names.fallback(label)),) if self.plans[step].fallback else ()
+        stand_in = names.standby(label) if self.plans[step].slot else names.fallback(label)
+        fallback = (("fallback", stand_in),) if self.plans[step].fallback else ()
         cases = (
             ("retry", names.backoff(label)),
             ("recheck", names.recheck(label)),

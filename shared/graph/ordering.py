@@ -43,7 +43,7 @@ def early(needs: Sequence[str], join: Join) -> bool:
 
 
 def _before(ancestors: Sequence[int], sources: Sequence[int], join: Join) -> int:
-    if join == "all":
+    if join == "all" or len(sources) < 2:  # noqa: PLR2004 - of fewer, any and all are the same
         return union(ancestors, sources)
     wanted = 1 if join == "any" else int(join)
     # It runs at the n-th active edge and is skipped at the (m-n+1)-th inactive one: whichever comes first needs this

@@ -25,6 +25,7 @@ RunState = Literal[
     "timed_out",
 ]
 StepStatus = Literal[
+    "ready",
     "running",
     "retrying",
     "waiting",
@@ -126,7 +127,7 @@ class Head(Record):
     """The run's counters. ``left`` = limit - spent - reserved; None = no limit in that dimension.
 
     ``active_left`` (ms) counts while no step is open; while one is, ``active_deadline`` says when it is used up.
-    ``last_close`` (ms) is when an attempt last closed.
+    ``last_close`` (ms) is when an attempt last closed. ``slots`` were given to steps that have not opened since.
     """
 
     epoch: int = 1
@@ -134,6 +135,7 @@ class Head(Record):
     open: int = 0
     paused: int = 0
     waiting: int = 0
+    slots: int = 0
     left_usd: int | None = None
     left_tokens: int | None = None
     left_steps: int | None = None
@@ -211,6 +213,7 @@ class Step(Record):
     surely dead at ``lease`` (ms).
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
+    ``slot`` = it was given one of the run's slots, and has not been written since.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
@@ -254,6 +257,7 @@ class Step(Record):
     iteration: int = 0
     due: int | None = None
     child: str | None = None
+    slot: bool = False
     parts: int = 0
     first: int = 0
     cascade: str | None = None
@@ -306,7 +310,7 @@ class Park(Record):
     """A registered task token: an await or a paused step. ``answer`` is what was sent, once somebody settled it."""
 
     path: str
-    kind: Literal["await", "pause", "event", "child"]
+    kind: Literal["await", "pause", "event", "child", "slot"]
     token: str = ""
     entry: str = ""
     answer: str | None = None

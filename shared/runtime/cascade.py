@@ -18,6 +18,7 @@ from shared.runtime.host import FALLBACK, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import closed, container_of, fail_item, graph_at, range_of, root_scope
 from shared.runtime.settle import settle
+from shared.runtime.slots import give_slots
 from shared.runtime.unwinding import close_scope, stop_parts
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     step = after.step(path)
     if step and step.settled:
         settle(host, task, step)
+    elif manifest.slots:
+        give_slots(host, task)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
     elif plan.type == "part" and step and step.settled:
@@ -158,7 +161,7 @@ def _standing(seen: Snapshot, step: Step, visit: Visit) -> Change[Action] | None
         return Change(step.action)
     head = seen.head
     if head.epoch != visit.task.epoch or head.ended or head.unwinding or closed(seen, visit.task.scope):
-        return Change(act("fail"))
+        return Change(act("fail"), (step,) if step.slot else ())  # a slot that was given is free by that
     if step.settled:
         return Change(_go_on(step, visit.plan))
     if step.status in protocol.PARKED and step.action == act("park"):

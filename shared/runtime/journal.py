@@ -155,7 +155,7 @@ class Journal:
         Returns the result and the snapshot after it. Raises TransientFailure when writers compete too long.
         """
         for attempt in range(ATTEMPTS):
-            change = decide(seen)
+            change = _slots_used(seen, decide(seen))
             if not change.records and not change.notes:
                 return change.result, seen
             try:
@@ -197,3 +197,19 @@ class Journal:
     def _rev(self, seen: Snapshot, record: Record) -> int:
         known = seen.records.get(record.sk)
         return known.rev if known else 0
+
+
+def _slots_used(seen: Snapshot, change: Change[T]) -> Change[T]:
+    """Take back the slots of steps that are written: such a step opens now, or will not open any more."""
+    given = [one for one in change.records if isinstance(one, Step) and one.slot and _had_slot(seen, one)]
+    if not given:
+        return change
+    head = next((one for one in change.records if isinstance(one, Head)), seen.head)
+    others = [one for one in change.records if not isinstance(one, Head) and one not in given]
+    fewer = replace(head, slots=head.slots - len(given))
+    return replace(change, records=(fewer, *others, *(replace(one, slot=False) for one in given)))
+
+
+def _had_slot(seen: Snapshot, step: Step) -> bool:
+    known = seen.step(step.path)
+    return known is not None and known.slot

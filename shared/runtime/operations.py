@@ -10,7 +10,7 @@ from shared.runtime.children import run_child
 from shared.runtime.control import finish, run_free
 from shared.runtime.loops import turn_loop
 from shared.runtime.maps import collect_map, enter_map
-from shared.runtime.parking import await_step, park_step
+from shared.runtime.parking import await_step, park_step, take_slot
 from shared.runtime.parts import run_part, split_map, turn_segment
 from shared.runtime.unwinding import unwind
 from shared.runtime.waits import wait, wait_for_event
@@ -34,6 +34,7 @@ OPERATIONS: dict[str, Callable[[Host, Task], Any]] = {
     "part": run_part,
     "await": await_step,
     "park": park_step,
+    "slot": take_slot,
     "finish": finish,
 }
 ENDING = {"cascade": cascade, "unwind": unwind}

@@ -1,6 +1,6 @@
-"""Parked states: an await before a step, and a step that a person must look at.
+"""Parked states: an await before a step, a wait for a slot, and a step that a person must look at.
 
-One primitive for both: register the task token (a newer delivery's wins), read again, and answer oneself when the
+One primitive for all: register the task token (a newer delivery's wins), read again, and answer oneself when the
 wait is over already. Whoever settles writes first and sends then, so no wake-up is lost.
 """
 
@@ -17,10 +17,11 @@ from shared.runtime import protocol
 from shared.runtime.calls import fits
 from shared.runtime.cascade import act
 from shared.runtime.ending import begin, start_unwinding
-from shared.runtime.host import COMPENSATE, plan_of
+from shared.runtime.host import COMPENSATE, FALLBACK, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import closed, frame_keys
 from shared.runtime.settle import over, register
+from shared.runtime.slots import SLOT, give_slots
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -39,6 +40,19 @@ def await_step(host: Host, task: Task) -> None:
     valid, seen = register(host.journal(task), park, host.keys(task, plan))
     if seen.head.unwinding or closed(seen, task.scope) or over(host, task, plan, seen):
         host.engine.succeed(valid.token, {})
+
+
+def take_slot(host: Host, task: Task) -> None:
+    """Park until the step has a slot, or answer at once when it has one or needs none any more."""
+    path = task.path + (FALLBACK if task.template else "")
+    park = Park(path=f"{path}{SLOT}", kind="slot", token=task.token, entry=task.entry)
+    valid, seen = register(host.journal(task), park, [f"STEP#{path}", *frame_keys(task.scope)])
+    step = seen.step(path)
+    served = step is not None and (step.slot or step.settled or step.open)
+    if served or seen.head.unwinding or seen.head.ended or closed(seen, task.scope):
+        host.engine.succeed(valid.token, {})
+    else:
+        give_slots(host, task)
 
 
 def park_step(host: Host, task: Task) -> None:

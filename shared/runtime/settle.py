@@ -12,6 +12,7 @@ from shared.runtime import protocol
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change
 from shared.runtime.scopes import graph_at, order_at
+from shared.runtime.slots import give_slots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,6 +33,8 @@ def settle(host: Host, task: Task, step: Step) -> None:
     for name in settled:
         for target in graph[name].wakes if name in graph else ():
             wake(host, task, graph[target])
+    if host.manifest(task).slots:
+        give_slots(host, task)
 
 
 def _may_prevent(step: Step, graph: Mapping[str, StepPlan]) -> bool:

@@ -22,7 +22,7 @@ PATIENCE = 1800
 """Longest single wait (s) of the unwind machine before it looks again."""
 BATCH = 30
 """Gates, and steps, changed in one transaction: with their events it stays below DynamoDB's 100 items."""
-_ASLEEP = frozenset({"waiting", "paused", "retrying"})
+_ASLEEP = frozenset({"ready", "waiting", "paused", "retrying"})
 UNDO_ATTEMPTS = 4
 """How often a compensation is tried before a person is asked."""
 
@@ -129,7 +129,7 @@ def _send(host: Host, seen: Snapshot, prefix: str, why: str) -> None:
 
 
 def _release(host: Host, park: Park, why: str) -> None:
-    if park.kind == "await":
+    if park.kind in {"await", "slot"}:
         host.engine.succeed(park.token, {})
     elif park.kind == "pause":
         host.engine.succeed(park.token, {"action": "fail", "seconds": 0})

@@ -127,6 +127,8 @@ def summary(run: Run) -> View:
         "state": run.state,
         "initiator": run.initiator,
         "trigger": run.trigger,
+        "parent": run.parent,
+        "part": run.part,
         "created_at": iso(run.created),
         "ended_at": iso(run.ended),
     }
@@ -178,6 +180,7 @@ def step_view(step: Step, seen: Seen) -> View:
         "error": {"class": failure.error_class, "message": failure.message} if failure else None,
         "reason": step.reason,
         "by": step.by,
+        "child": step.child,
         **_value("output", step.output, seen.load),
     }
 

@@ -261,3 +261,8 @@ def test_a_forest_is_exact_wherever_its_awaits_stand(seed, site):
     assert sorted(leaf.id for leaf in leaves(tree) if isinstance(leaf, Step)) == sorted(needs)
     duration = {name: rng.choice([0, 1, 2, 5, 30]) for name in needs}
     assert tree_finish(tree, needs, joins, duration) == ideal_finish(needs, joins, duration)
+
+
+def test_a_join_without_sources_orders_nothing():
+    order = order_graph({"a": (), "b": ("a",), "c": ("b",)}, {"a": "any", "b": "any", "c": 1})
+    assert order.ancestors == (0, 1, 3)

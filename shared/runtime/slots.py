@@ -1,0 +1,68 @@
+"""Slots: a run has at most ``max_parallel`` steps at work at once; who is ready beyond that waits for one.
+
+The head counts the steps that are open and the slots that were given and not used yet. A slot is used by the next write
+of its step: it opens, or it never will. Whoever frees a place gives it to the step with the longest way to the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shared.ledger.records import Park, Step, revive
+from shared.runtime import protocol
+from shared.runtime.host import FALLBACK, plan_of
+from shared.runtime.journal import Change
+
+if TYPE_CHECKING:
+    from shared.manifest import Manifest
+    from shared.runtime.host import Host
+    from shared.runtime.journal import Journal, Snapshot
+    from shared.runtime.task import Task
+
+SLOT = "/slot"
+"""Path suffix of what is registered for a step that waits for a slot."""
+
+
+def give_slots(host: Host, task: Task) -> None:
+    """Give every free slot of the task's run to a step that waits for one; repeating it is harmless."""
+    manifest, journal = host.manifest(task), host.journal(task)
+    for park in _waiting(host, journal, manifest):
+        path = park.path.removesuffix(SLOT)
+        seen = journal.read([park.sk, f"STEP#{path}"])
+        fresh = protocol.new_step(plan_of(manifest, path.removesuffix(FALLBACK)), path, task.epoch)
+        given, after = journal.transact(seen, lambda again, f=fresh, p=park: _give(again, f, p.path, manifest))
+        if given is None:
+            return
+        known = after.park(park.path)
+        if given and known:
+            host.engine.succeed(known.token, {})
+
+
+def _waiting(host: Host, journal: Journal, manifest: Manifest) -> list[Park]:
+    """Return who waits for a slot, the step with the longest way to the end first."""
+    parks = [revive(item) for item in host.store.query(journal.pk, "PARK#")]
+    waiting = [park for park in parks if isinstance(park, Park) and park.kind == "slot" and not park.answer]
+    return sorted(waiting, key=lambda park: (-_rank(manifest, park), park.path))
+
+
+def _rank(manifest: Manifest, park: Park) -> int:
+    return plan_of(manifest, park.path.removesuffix(SLOT).removesuffix(FALLBACK)).slot
+
+
+def _give(seen: Snapshot, fresh: Step, path: str, manifest: Manifest) -> Change[bool | None]:
+    """Give one slot: True = this step has it, False = it needs none, None = there is none."""
+    head, park, step = seen.head, seen.park(path), seen.step(fresh.path) or fresh
+    if park is None or head.ended or head.unwinding:
+        return Change(None)
+    if park.answer or step.slot:
+        return Change(result=bool(step.slot))
+    if step.settled or step.open:
+        return Change(result=True)
+    if head.open + head.slots >= manifest.max_parallel:
+        return Change(None)
+    ready = replace(step, slot=True, status="ready" if step is fresh else step.status)
+    return Change(_GIVEN, (replace(head, slots=head.slots + 1), ready, replace(park, answer="given")))
+
+
+_GIVEN = True

@@ -1,0 +1,151 @@
+"""Slots, over fakes: never more steps at work at once than ``max_parallel`` allows, and nobody is forgotten."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from bodies import each, manifest, plan, refuse, said, tool
+from invariants import check
+from machine import World
+
+from shared.compiler import compile_manifest
+from shared.errors import TransientFailure
+from shared.manifest import Retry
+from shared.runtime.ending import request
+from shared.testing import FakeModels, FakeTools
+
+
+def world(*plans, slots, do=None):
+    unit = compile_manifest(replace(manifest(*plans), max_parallel=slots))
+    return World(unit, FakeModels(lambda _: "yes"), FakeTools({"do": do or (lambda given, _: given["say"])}))
+
+
+def waiting(w):
+    return sorted(park.path for park in w.records.parks() if park.kind == "slot" and not park.answer)
+
+
+def wide(count, **more):
+    names = [f"s{n}" for n in range(count)]
+    return *(tool(name, **more) for name in names), tool("last", *names)
+
+
+def slotted(unit, steps=None):
+    for name, plan_ in (steps or unit.manifest.steps).items():
+        if plan_.slot:
+            yield name, plan_.slot
+        if plan_.body:
+            yield from slotted(unit, plan_.body.steps)
+
+
+def test_where_nothing_can_be_too_many_there_is_no_await():
+    unit = compile_manifest(replace(manifest(*wide(3)), max_parallel=3))
+    assert not list(slotted(unit))
+    assert not unit.manifest.slots
+    assert not any("slot" in name for name in unit.asl["States"])
+
+
+def test_the_longest_way_goes_first():
+    plans = tool("a"), tool("b"), tool("c"), tool("b2", "b"), tool("c2", "c"), tool("c3", "c2")
+    unit = compile_manifest(replace(manifest(*plans), max_parallel=2))
+    assert dict(slotted(unit)) == {"a": 1, "b": 2, "c": 3, "b2": 1, "c2": 2, "c3": 1}
+
+
+def test_steps_inside_bodies_wait_too_where_their_items_are_too_many():
+    inner = each(tool("x"), tool("y"), over="${ input.list }")
+    inner = replace(inner, spec={**inner.spec, "max_concurrency": 4})
+    assert {name for name, _ in slotted(compile_manifest(replace(manifest(inner), max_parallel=7)))} == {"x", "y"}
+    assert not list(slotted(compile_manifest(replace(manifest(inner), max_parallel=8))))
+
+
+def most_at_once(w):
+    open_, most = 0, 0
+    for event in w.journal.events():
+        open_ += (event.type == "step_opened") - (event.type in {"step_completed", "step_failed", "attempt_lost"})
+        most = max(most, open_)
+    return most
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_no_more_are_at_work_than_there_are_slots(slots):
+    w = world(*wide(7), slots=slots)
+    assert w.start({}).status == "SUCCEEDED"
+    assert sorted(said(w)) == ["last", *(f"s{n}" for n in range(7))]
+    assert most_at_once(w) <= slots
+    assert w.head.slots == 0
+    check(w)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_graph_ends_within_its_slots(seed):
+    dice = random.Random(seed)  # noqa: S311 - no secret
+    names = [f"s{n}" for n in range(dice.randint(4, 12))]
+    plans = [
+        tool(name, *dice.sample(names[:n], dice.randint(0, min(n, 3))), join=dice.choice(["all", "all", "any"]))
+        for n, name in enumerate(names)
+    ]
+    slots = dice.randint(1, 3)
+    w = world(*plans, slots=slots, do=refuse(*(names[-1:] if seed % 3 else ())))
+    assert w.start({}).status in {"SUCCEEDED", "RUNNING"}
+    assert most_at_once(w) <= slots
+    assert (w.head.slots, waiting(w)) == (0, [])
+    assert w.head.state == ("paused" if w.head.paused else "completed")
+    check(w)
+
+
+def test_a_slot_is_given_up_between_attempts_and_by_what_stands_in():
+    tries = []
+
+    def do(given, _):
+        tries.append(given["say"])
+        if given["say"] == "s0" or (tries.count(given["say"]) == 1 and given["say"] in {"s1", "s2"}):
+            raise TransientFailure("busy")
+        return given["say"]
+
+    retry = Retry(max_retries=1, base_delay=1.0, jitter=False)
+    first = replace(tool("s0"), retry=retry, fallback="help")
+    plans = first, tool("s1", retry=retry), tool("s2", retry=retry), tool("last", "s0", "s1", "s2"), tool("help")
+    made = manifest(*plans)
+    made = replace(made, order=tuple(name for name in made.order if name != "help"), max_parallel=1)
+    w = World(compile_manifest(made), FakeModels(lambda _: "yes"), FakeTools({"do": do}))
+    assert w.start({}).status == "SUCCEEDED"
+    assert w.records.step("s0").by == "fallback"
+    assert w.head.slots == 0
+    check(w)
+
+
+def test_a_paused_step_holds_no_slot():
+    w = world(*wide(4, on_error="pause"), slots=1, do=refuse("s0"))
+    w.start({})
+    assert {step.path: step.status for step in w.records.steps()} == {
+        "s0": "paused", "s1": "completed", "s2": "completed", "s3": "completed",
+    }  # fmt: skip
+    assert (waiting(w), w.head.slots) == ([], 0)
+    check(w)
+
+
+def test_who_waits_for_a_slot_is_released_when_the_run_ends():
+    stopped = []
+
+    def do(given, _):
+        if not stopped:
+            stopped.append(given["say"])
+            request(w.steps, w.journal, "cancelled", "by ops", "machine:unwind")
+        return given["say"]
+
+    w = world(*wide(5), slots=1, do=do)
+    run = w.start({})
+    assert w.unwind().status == "SUCCEEDED"
+    assert run.go().status != "RUNNING"
+    assert (w.head.state, len(said(w)), w.head.slots) == ("cancelled", 1, 0)
+    check(w)
+
+
+def test_items_that_will_not_run_give_their_slots_back():
+    inner = each(tool("x", say="${ string(thing) }", on_error="fail"), over="${ input.list }", on_failure="fail_fast",
+                 on_error="continue")  # fmt: skip
+    w = world(inner, tool("other"), plan("t", "transform", ("each",), spec={"set": {}}), slots=1, do=refuse("1"))
+    assert w.start({"list": [0, 1, 2, 3]}).status == "SUCCEEDED"
+    assert w.head.slots == 0
+    check(w)
