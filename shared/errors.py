@@ -133,7 +133,7 @@ class StepFailure(SignalboxError):
     """
 
     error_class: ClassVar[ErrorClass] = "permanent"
-    uncertain: ClassVar[bool] = False
+    uncertain: bool = False
 
     def __init__(self, message: str, *, retry_after: float | None = None, usage: Usage | None = None) -> None:
         super().__init__(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.inprocess.handlers import calls
-from shared.runtime.task import Task
+from shared.runtime.task import Task, placed
 
 if TYPE_CHECKING:
     from shared.inprocess.live import Live, Walk
@@ -26,10 +26,12 @@ def make_task(live: Live, walk: Walk, do: Do, now: int, number: int) -> Task:
     """
     run, epoch = live.facts.run, live.facts.head.epoch
     stamp = "0" if do.token else f"{now:014d}.{number:09d}"
+    # Where a step is named by its whole path (a compensation), its scope is part of that.
+    inside, step = placed(do.step)
     return Task(
         op=do.op,
-        step=do.step,
-        scope=do.scope,
+        step=step,
+        scope=do.scope + inside,
         run=run.id,
         tenant=run.tenant,
         workflow=run.workflow,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,12 +20,12 @@ from shared.errors import (
 from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
-from shared.runtime.host import COMPENSATE
 from shared.runtime.protocol import Ask, Opened, Outcome
+from shared.runtime.scopes import COMPENSATE
 from shared.tools.registry import Call as ToolContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from shared.manifest import StepPlan
     from shared.ports import ModelReply, Usage
@@ -199,11 +200,25 @@ def check_approval(plan: StepPlan, task: Task, seen: Snapshot, digest: str) -> N
 def _invoke(
     host: StepHost, task: Task, plan: StepPlan, opened: Opened, arguments: Mapping[str, Any], call: ToolContext
 ) -> Outcome:
-    used = opened.step.hold
-    found = _probe(host, plan, opened, arguments, call) if opened.interrupted else None
-    output = found if found is not None else host.tools.invoke(plan.spec["tool"], arguments, call)
+    used, found = opened.step.hold, None
+    if opened.interrupted:
+        with _doubting():
+            found = _probe(host, plan, opened, arguments, call)
+    # Only a probe that found nothing proves that the call before has not happened.
+    with _doubting() if opened.interrupted and not plan.spec.get("reconcile") else nullcontext():
+        output = found if found is not None else host.tools.invoke(plan.spec["tool"], arguments, call)
     kept = _checked(host, task, plan, output)
     return Outcome(used=used, output=kept, by="reconcile" if found is not None else "step")
+
+
+@contextmanager
+def _doubting() -> Generator[None]:
+    """Let a failure in here leave open, as the one before it did, whether the call has happened."""
+    try:
+        yield
+    except StepFailure as failure:
+        failure.uncertain = True
+        raise
 
 
 def _probe(host: StepHost, plan: StepPlan, opened: Opened, arguments: Mapping[str, Any], call: ToolContext) -> Any:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.runtime import protocol
-from shared.runtime.children import stop_child
+from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
-from shared.runtime.host import FALLBACK, plan_of
+from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import closed, container_of, fail_item, graph_at, range_of, root_scope
+from shared.runtime.scopes import FALLBACK, closed, container_of, fail_item, graph_at, range_of, root_scope
 from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
 from shared.runtime.unwinding import close_scope, stop_parts
@@ -68,11 +68,13 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
 
 
 def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) -> bool:
-    """Tell whether a sub-workflow whose time is over still has to end; its end then decides the step."""
+    """Tell whether a sub-workflow that is given up still has to end; its end then decides the step."""
     step = seen.step(task.path)
-    if task.error not in TIMEOUTS or step is None or step.child is None or step.settled or step.failure:
+    if step is None or not living(step):
         return False
-    stop_child(host, task.tenant, step.child, "timed_out", "its parent's step timed out", unwind_machine)
+    if task.error not in TIMEOUTS and step.retries < ENTRY_RETRIES and not closed(seen, task.scope):
+        return False
+    stop_child(host, task.tenant, step.child or "", "timed_out", "its parent's step timed out", unwind_machine)
     return True
 
 
@@ -127,6 +129,11 @@ class Case:
     notes: tuple[Note, ...] = ()
     others: tuple[Step, ...] = ()
 
+    @property
+    def beside(self) -> Step | None:
+        """The step's fallback, if it has begun."""
+        return next(iter(self.others), None) or self.seen.step(f"{self.step.path}{FALLBACK}")
+
     def noted(self, note: Note) -> Case:
         """Return the case with one more event."""
         return replace(self, notes=(*self.notes, note))
@@ -137,38 +144,40 @@ def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
     path = visit.task.path
     step = seen.step(path) or protocol.new_step(visit.plan, path, visit.task.epoch)
     case, gate = Case(seen, seen.head, step), seen.gate(path)
-    standing = _standing(seen, step, visit)
-    if standing is None and gate and gate.status == "open":
+    standing = _standing(case, visit)
+    if standing:
+        return standing
+    if gate and gate.status == "open" and not closed(seen, visit.task.scope):
         return _open_gate(case, gate, visit)
-    beside = seen.step(f"{path}{FALLBACK}")
-    if standing is None and beside and beside.open:
-        return _fallback_died(case, beside, visit)
-    return standing or _after_failure(case, visit)
+    case = _given_up(case, visit)
+    return _in_failed_item(case, visit) if closed(seen, visit.task.scope) else _after_failure(case, visit)
 
 
-def _fallback_died(case: Case, beside: Step, visit: Visit) -> Change[Action]:
-    """Give up a fallback whose process is dead or out of time; then it has failed like any other."""
-    if visit.stand_in and visit.stand_in.risk != "read" and visit.now < beside.lease:
-        return Change(act("recheck", beside.lease - visit.now))
-    head, freed, lost = protocol.abandon(case.head, beside, visit.now, visit.task.error)
-    failed = replace(freed, status="failed", failure=visit.engine_failure, ended=visit.now)
-    return _after_failure(replace(case, head=head, others=(failed,)).noted(lost), visit)
+def _in_failed_item(case: Case, visit: Visit) -> Change[Action]:
+    """End a step whose item has failed around it; only what became of its call is still for a person to say."""
+    if protocol.in_doubt(case.step) or protocol.in_doubt(case.beside):
+        return _pause(case, visit, "unknown_outcome")
+    return _remember(case, visit, act("fail")) if case.notes or case.step.slot else Change(act("fail"))
 
 
-def _standing(seen: Snapshot, step: Step, visit: Visit) -> Change[Action] | None:
+def _standing(case: Case, visit: Visit) -> Change[Action] | None:
     """Return the answer that stands already: given before, or the run is over, the step settled, parked or held."""
+    head, step, over = case.head, case.step, closed(case.seen, visit.task.scope)
     if step.cascade == visit.id and step.action:
         return Change(step.action)
-    head = seen.head
-    if head.epoch != visit.task.epoch or head.ended or head.unwinding or closed(seen, visit.task.scope):
+    if head.epoch != visit.task.epoch or head.ended or head.unwinding or (over and step.settled):
         return Change(act("fail"), (step,) if step.slot else ())  # a slot that was given is free by that
     if step.settled:
         return Change(_go_on(step, visit.plan))
-    if step.status in protocol.PARKED and step.action == act("park"):
+    if step.status in protocol.PARKED and step.action == act("park") and (not over or protocol.in_doubt(step)):
         return Change(act("park"))
-    if step.open and visit.plan.risk != "read" and visit.now < step.lease:
-        return Change(act("recheck", step.lease - visit.now))
-    return None
+    held = max(_held(step, visit.plan), _held(case.beside, visit.stand_in))
+    return Change(act("recheck", held - visit.now)) if visit.now < held else None
+
+
+def _held(step: Step | None, plan: StepPlan | None) -> int:
+    """Return until when (ms) an attempt that may change something is not given up: its process may be alive."""
+    return step.lease if step and step.open and plan and plan.risk != "read" else 0
 
 
 def _go_on(step: Step, plan: StepPlan) -> Action:
@@ -181,7 +190,6 @@ def _go_on(step: Step, plan: StepPlan) -> Action:
 
 
 def _after_failure(case: Case, visit: Visit) -> Change[Action]:
-    case = _given_up(case, visit) if case.step.open else case
     failure = case.step.failure or visit.engine_failure
     case = replace(case, step=replace(case.step, failure=failure))
     if case.step.status == "unknown" or failure.error_class == "unknown_outcome" or _in_doubt(case.step, visit.plan):
@@ -190,7 +198,9 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
         return _pause(case, visit, "budget_exceeded")
     if _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
-    if visit.plan.fallback and case.seen.step(f"{case.step.path}{FALLBACK}") is None:
+    if _leaves_doubt(case, visit):
+        return _pause(case, visit, "unknown_outcome")
+    if visit.plan.fallback and case.beside is None:
         return _remember(case.noted(Note("step_fallback", case.step.path)), visit, act("fallback"))
     return _on_error(case, visit, failure)
 
@@ -200,10 +210,30 @@ def _in_doubt(step: Step, plan: StepPlan) -> bool:
     return plan.risk == "irreversible" and protocol.uncertain(step)
 
 
+def _leaves_doubt(case: Case, visit: Visit) -> bool:
+    """Tell whether going on by policy would leave open whether a call that changes something has happened.
+
+    A run that fails asks for it while it unwinds, and a step that pauses because of its own call asks anyway.
+    """
+    if protocol.in_doubt(case.beside):
+        return True
+    policy, last = visit.plan.on_error, visit.plan.fallback is None or case.beside is not None
+    asks = last and (policy == "pause" or (policy == "fail" and not visit.task.scope))
+    return protocol.in_doubt(case.step) and not asks
+
+
 def _given_up(case: Case, visit: Visit) -> Case:
-    """Take the step from a process that is dead or out of time: charge its hold, raise the fence."""
-    head, step, lost = protocol.abandon(case.head, case.step, visit.now, visit.task.error)
-    return replace(case, head=head, step=replace(step, failure=visit.engine_failure)).noted(lost)
+    """Take step and fallback from a process that is dead or out of time: charge the hold, raise the fence."""
+    for step in (case.step, case.beside):
+        if step and step.open:
+            head, freed, lost = protocol.abandon(case.head, step, visit.now, visit.task.error)
+            freed = replace(freed, failure=visit.engine_failure)
+            case = replace(case, head=head).noted(lost)
+            if step is case.step:
+                case = replace(case, step=freed)
+            else:
+                case = replace(case, others=(replace(freed, status="failed", ended=visit.now),))
+    return case
 
 
 def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:

@@ -172,6 +172,11 @@ def child_id(parent: str, path: str, attempt: int, now: int) -> str:
     return ulid_from(now, hashlib.sha256(f"{parent}|{path}|{attempt}".encode()).digest()[:10])
 
 
+def living(step: Step) -> bool:
+    """Tell whether the step waits for a child that has not ended, and whose end will give back its envelope."""
+    return step.child is not None and step.status == "waiting"
+
+
 def answer_parent(host: Host, tenant: str, child: str) -> None:
     """Close the parent's step by how the child ended and answer its token. Repeating it is harmless."""
     ended = Journal(host.store, host.clock, tenant, child).read_all()
@@ -244,7 +249,7 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
     step, outcome, now = seen.step(path), end.outcome, end.now
     if step is None or step.child != end.child:
         return Change(None)
-    if step.settled or step.failure or seen.head.ended:
+    if not living(step) or seen.head.ended:
         return Change(step)
     used = outcome.used or Amount()
     closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 1), hold=Amount(), spent=step.spent + used)

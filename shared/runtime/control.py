@@ -109,7 +109,7 @@ def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Chan
     if head.unwinding or head.epoch != task.epoch:
         raise NotOpened(f"The run is {head.unwinding or 'in a later epoch'}; it does not complete.")
     missing = _unsettled(manifest, seen)
-    if missing or head.open:
+    if missing or head.open or head.paused or head.waiting:
         raise TransientFailure(f"The run cannot complete: {', '.join(missing) or 'a step'} has not settled.")
     return Change("completed", (replace(head, ended="completed", ended_at=now),), (Note("run_completed"),))
 

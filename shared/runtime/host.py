@@ -10,7 +10,7 @@ from shared.manifest import Manifest, Retry, StepPlan, part_plan
 from shared.runtime.joins import merged
 from shared.runtime.journal import Journal
 from shared.runtime.scope import Scope, keys_for
-from shared.runtime.scopes import graph_at, is_part, scope_of
+from shared.runtime.scopes import COMPENSATE, FALLBACK, graph_at, is_part, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from shared.ports import Blobs, Clock, Engine, Models, Store, Tools
     from shared.runtime.journal import Snapshot
     from shared.runtime.task import Task
-
-COMPENSATE, FALLBACK = "/compensate", "/fallback"
-"""Path suffixes of the steps that stand beside a step: its compensation and its fallback."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from shared.runtime import protocol
 from shared.runtime.calls import fits
 from shared.runtime.cascade import act
 from shared.runtime.ending import begin, start_unwinding
-from shared.runtime.host import COMPENSATE, FALLBACK, plan_of
+from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import closed, frame_keys
+from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
 
@@ -60,13 +60,14 @@ def park_step(host: Host, task: Task) -> None:
     path = _pause_path(task.path)
     park = Park(path=path, kind="pause", token=task.token, entry=task.entry)
     valid, seen = register(host.journal(task), park, [f"STEP#{task.path}", *frame_keys(task.scope)])
-    answer = act("fail") if closed(seen, task.scope) else _answer(seen, task.path)
+    over = closed(seen, task.scope) and not protocol.in_doubt(seen.step(task.path))
+    answer = act("fail") if over else _answer(seen, task.path)
     if answer:
         host.engine.succeed(valid.token, answer)
 
 
 def _pause_path(path: str) -> str:
-    return f"{path}/pause"
+    return f"{path}{PAUSE}"
 
 
 def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
@@ -105,14 +106,20 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     plan = plan_of(host.manifest(task), task.path)
     accepted = _accepted(host, task, plan, order)
     journal = host.journal(task)
-    park = f"PARK#{_pause_path(task.path)}"
-    seen = journal.read([f"STEP#{task.path}", f"STEP#{task.path.removesuffix(COMPENSATE)}", park, "RUN"])
+    seen = journal.read(_resume_keys(task.path))
     now = host.clock.now()
     _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, accepted, now))
     _send(host, after, task.path)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
     return after
+
+
+def _resume_keys(path: str) -> set[str]:
+    """Return the sort keys that deciding about a paused step needs: itself, what stands beside it and around it."""
+    own = path.removesuffix(COMPENSATE).removesuffix(FALLBACK)
+    steps = {f"STEP#{one}" for one in (path, own, f"{own}{FALLBACK}")}
+    return {*steps, *frame_keys(scope_of(own)), f"PARK#{_pause_path(path)}", "RUN"}
 
 
 def _send(host: Host, seen: Snapshot, path: str) -> None:
@@ -155,7 +162,8 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
         raise Conflict(
             f"The run is {head.ended or head.unwinding}: only what it waits for is decided.", code="run_ended"
         )
-    if step.status == "unknown" and order.action == "retry":
+    beside = seen.step(f"{path}{FALLBACK}")
+    if step.status == "unknown" and order.action == "retry" and not _repeatable(seen, step, beside):
         raise Conflict(
             f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then accept its "
             "result, skip the step, or fail the run.",
@@ -166,12 +174,31 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
         raise Conflict(what, code="not_retryable")
     run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
     head, step, notes = _resumed(head, step, order, accepted, now)
+    stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
+    if stand_in and step.status == "completed":
+        step = replace(step, by="fallback")
     note = Note("step_resumed", path, None, {"action": order.action, "by": order.by})
     # The answer stands in the registration, so that it is sent even if this process dies now; and it is written even
     # where there is none yet, so that one which comes meanwhile is seen.
     park = seen.park(_pause_path(path)) or Park(path=_pause_path(path), kind="pause")
     parked = replace(park, answer="fail" if order.action == "fail" else "retry")
-    return Change(None, (head, step, parked, *protocol.beside(step, seen), *run), (note, *notes))
+    records = (head, step, *stand_in, parked, *protocol.beside(step, seen), *run)
+    return Change(None, records, (note, *notes))
+
+
+def _repeatable(seen: Snapshot, step: Step, beside: Step | None) -> bool:
+    """Tell whether a call that may have happened may be made again: it can be undone, and its key makes it one.
+
+    Where its item has failed, nothing is called any more, and a fallback's call is not made again by its step.
+    """
+    reversible = step.call is not None and step.call.risk == "reversible"
+    return reversible and not protocol.in_doubt(beside) and not closed(seen, scope_of(step.path))
+
+
+def _answered(stand_in: Step, step: Step) -> Step:
+    """Return a fallback in doubt after a person's word on its step: its call has happened, or it has not."""
+    word = replace(stand_in, status=step.status, settled=True, output=step.output, by="person", ended=step.ended)
+    return replace(word, failure=None, settled_seq=step.settled_seq)
 
 
 def _to_settle(step: Step, order: Order) -> bool:

@@ -15,9 +15,8 @@ from shared.budget import rules
 from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
 from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
-from shared.runtime.host import COMPENSATE, FALLBACK
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import closed, is_part_of, scope_of
+from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scope_of
 from shared.values import Value, canonical
 
 if TYPE_CHECKING:
@@ -176,6 +175,18 @@ def uncertain(step: Step) -> bool:
     return step.call is not None and step.failure is not None and step.failure.uncertain
 
 
+def in_doubt(step: Step | None) -> bool:
+    """Tell whether a call that changes something may have happened, and nobody has said yet whether it did."""
+    if step is None or step.settled:
+        return False
+    return step.status == "unknown" or (uncertain(step) and step.call is not None and step.call.risk != "read")
+
+
+def unopened(step: Step, failure: Failure) -> Failure:
+    """Return a failure that came before anything was opened: the doubt that it leaves is that of the call before."""
+    return replace(failure, uncertain=uncertain(step))
+
+
 def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
     """Let the step wait for a person: as unknown when its call may have happened. The head counts it once."""
     status = "unknown" if reason == "unknown_outcome" else "paused"
@@ -192,7 +203,8 @@ def _admit(ask: Ask, head: Head, step: Step) -> Head | rules.Refusal:
 
 
 def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tuple[Note, ...]) -> Change[Opening]:
-    failed = replace(step, status="failed", failure=failure_of(BudgetExceeded(str(refusal))), cascade=None)
+    failure = unopened(step, failure_of(BudgetExceeded(str(refusal))))
+    failed = replace(step, status="failed", failure=failure, cascade=None)
     note = Note("budget_refused", ask.path, None, {"level": refusal.level, "dimension": refusal.dimension})
     return Change(Refused(refusal), (head, failed), (*notes, note))
 

@@ -11,6 +11,7 @@ from shared import values
 from shared.definition.expressions import evaluate, render
 from shared.errors import PermanentFailure
 from shared.runtime.scopes import (
+    FALLBACK,
     container_of,
     enclosing,
     frame_keys,
@@ -145,6 +146,17 @@ class Scope:
         for step in self._seen.steps():
             if scope_of(step.path) in scopes and not step.path.endswith("]"):
                 yield step.path.rpartition("/")[2], self._shown(step)
+            elif step.path.endswith(FALLBACK):
+                yield from self._stand_in(step)
+
+    def _stand_in(self, step: Step) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield a fallback by its own name too: by that its compensation refers to what it did."""
+        path = step.path.removesuffix(FALLBACK)
+        scope = scope_of(path)
+        plan = graph_at(self._manifest, scope).get(path.removeprefix(scope))
+        template = plan.fallback if plan else None
+        if template:
+            yield template, self._shown(step)
 
     def _shown(self, step: Step) -> dict[str, Any]:
         failure = asdict(step.failure) if step.failure else None

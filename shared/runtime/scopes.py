@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.journal import Snapshot
 
+COMPENSATE, FALLBACK, PAUSE = "/compensate", "/fallback", "/pause"
+"""What stands beside a step, at its path and this: the undoing of its call, its stand-in, its registered token."""
 _SEGMENT = re.compile(r"([a-z][a-z0-9_]*)\[(\d+)\]")
 _RANGE = re.compile(r"(.+)\[(\d+)-(\d+)\]")
 

@@ -29,7 +29,7 @@ def settle(host: Host, task: Task, step: Step) -> None:
     graph = graph_at(host.manifest(task), task.scope)
     settled = [step.path.removeprefix(task.scope)]
     if _may_prevent(step, graph):
-        settled += _skip_dependents(host, task, graph)
+        settled += _skip_dependents(host, task, graph, step.step)
     for name in settled:
         for target in graph[name].wakes if name in graph else ():
             wake(host, task, graph[target])
@@ -48,10 +48,10 @@ def _may_prevent(step: Step, graph: Mapping[str, StepPlan]) -> bool:
     return any(edge.when for edge in edges if edge.source == plan.id)
 
 
-def _skip_dependents(host: Host, task: Task, graph: Mapping[str, StepPlan]) -> list[str]:
-    """Record every step that has become impossible downstream of the task's step; return their ids."""
+def _skip_dependents(host: Host, task: Task, graph: Mapping[str, StepPlan], settled: str) -> list[str]:
+    """Record every step that has become impossible downstream of the settled one; return their ids."""
     skipped: list[str] = []
-    queue = list(graph[task.step].dependents)
+    queue = list(graph[settled].dependents)
     while queue:
         plan = graph[queue.pop(0)]
         if plan.id not in skipped and _skip_if_impossible(host, task, plan):

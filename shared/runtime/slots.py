@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from shared.ledger.records import Park, Step, revive
 from shared.runtime import protocol
-from shared.runtime.host import FALLBACK, plan_of
+from shared.runtime.host import plan_of
 from shared.runtime.journal import Change
+from shared.runtime.scopes import FALLBACK
 
 if TYPE_CHECKING:
     from shared.manifest import Manifest

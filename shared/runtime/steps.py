@@ -9,11 +9,11 @@ from shared.errors import BudgetExceeded, SignalboxError, StepFailure, Transient
 from shared.runtime import protocol
 from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, usage_of
 from shared.runtime.envelopes import take_more
-from shared.runtime.host import COMPENSATE, FALLBACK, plan_of
+from shared.runtime.host import plan_of
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
 from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
-from shared.runtime.scopes import frame_keys
+from shared.runtime.scopes import COMPENSATE, FALLBACK, frame_keys
 from shared.runtime.settle import settle
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: S
         over = step.settled or step.open or step.closed_by == task.attempt
         if over or protocol.stopped(seen, step, task):
             return Change(None)
-        outcome = Outcome(failure=protocol.failure_of(failure))
+        outcome = Outcome(failure=protocol.unopened(step, protocol.failure_of(failure)))
         failed = replace(protocol.finished(step, outcome, host.clock.now(), 0), closed_by=task.attempt)
         error = {"class": failure.error_class, "message": str(failure)[:500]}
         return Change(None, (failed,), (Note("step_failed", path, None, {"error": error}),))

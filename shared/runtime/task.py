@@ -62,8 +62,14 @@ class Task:
 
 def run_task(run: Run, epoch: int, path: str = "") -> Task:
     """Return a task that stands for the step at ``path`` of a run, where no engine delivers one."""
-    scope, slash, step = path.rpartition("/")
-    return Task("", step, scope + slash, run.id, run.tenant, run.workflow, run.version, epoch, "", "", 0)
+    scope, step = placed(path)
+    return Task("", step, scope, run.id, run.tenant, run.workflow, run.version, epoch, "", "", 0)
+
+
+def placed(path: str) -> tuple[str, str]:
+    """Return the scope of the step instance at ``path``, and its name there, with what stands beside a step."""
+    scope, end, step = path.rpartition("]/")
+    return scope + end, step
 
 
 def parse_task(event: Mapping[str, Any], context: LambdaContext, now: int) -> Task:
@@ -71,12 +77,12 @@ def parse_task(event: Mapping[str, Any], context: LambdaContext, now: int) -> Ta
     try:
         run = event["run"]
         # Where a step is named by its whole path (a compensation), its scope is part of that.
-        inside, _, step = event.get("step", "").rpartition("/")
+        inside, step = placed(event.get("step", ""))
         error: Mapping[str, Any] = event.get("error") or {}
         return Task(
             op=event["op"],
             step=step,
-            scope=event.get("scope", "") + (f"{inside}/" if inside else ""),
+            scope=event.get("scope", "") + inside,
             run=run["id"],
             tenant=run["tenant"],
             workflow=run["workflow"],

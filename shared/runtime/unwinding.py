@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
-from shared.runtime.children import answer_parent, stop_child
+from shared.runtime.children import answer_parent, living, stop_child
 from shared.runtime.ending import begin, start_unwinding
-from shared.runtime.host import COMPENSATE
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE
 
 if TYPE_CHECKING:
     from shared.runtime.host import Host
@@ -124,8 +124,17 @@ def _send(host: Host, seen: Snapshot, prefix: str, why: str) -> None:
         if gate.token and gate.path.startswith(prefix):
             host.engine.fail(gate.token, "Signalbox.Unwinding", why)
     for park in seen.parks():
-        if park.token and park.path.startswith(prefix):
+        if park.token and park.path.startswith(prefix) and not (prefix and _keeps(seen, park)):
             _release(host, park, why)
+
+
+def _keeps(seen: Snapshot, park: Park) -> bool:
+    """Tell whether an item that has failed still waits here: for a person's word on a call, or for its child's end.
+
+    When a whole run ends, its unwinding waits for both.
+    """
+    step = seen.step(park.path.removesuffix(PAUSE))
+    return step is not None and (protocol.in_doubt(step) if park.kind == "pause" else living(step))
 
 
 def _release(host: Host, park: Park, why: str) -> None:
@@ -143,9 +152,10 @@ def cancel_waiting(seen: Snapshot, prefix: str = "") -> Change[int]:
     A call that may have happened is not cancelled: what became of it is for a person to say.
     """
     gates = [gate for gate in seen.gates() if gate.status == "open" and gate.path.startswith(prefix)][:BATCH]
-    still = [step for step in seen.steps() if _unfinished(step) and step.path.startswith(prefix)]
-    doubtful = [step for step in still if step.status != "unknown" and _in_doubt(step)][:BATCH]
-    asleep = [step for step in still if step.status in _ASLEEP and not _in_doubt(step)][: BATCH - len(doubtful)]
+    still = [step for step in seen.steps() if step.path.startswith(prefix) and _unfinished(step, seen)]
+    doubtful = [step for step in still if step.status != "unknown" and protocol.in_doubt(step)][:BATCH]
+    asleep = [step for step in still if step.status in _ASLEEP and not protocol.in_doubt(step)]
+    asleep = asleep[: BATCH - len(doubtful)]
     if not (gates or asleep or doubtful):
         return Change(0)
     parked = sum(step.status in protocol.PARKED for step in asleep)
@@ -159,15 +169,15 @@ def cancel_waiting(seen: Snapshot, prefix: str = "") -> Change[int]:
     return Change(len(records), (head, *records), tuple(notes))
 
 
-def _unfinished(step: Step) -> bool:
-    """Tell whether the step is neither under way nor over. Children end by themselves, compensations must not end."""
-    child = step.child is not None and step.status == "waiting"
-    return not (step.open or step.settled or step.path.endswith(COMPENSATE) or child)
+def _unfinished(step: Step, seen: Snapshot) -> bool:
+    """Tell whether the step is neither under way nor over. Children end by themselves, compensations must not end.
 
-
-def _in_doubt(step: Step) -> bool:
-    """Tell whether the step's call changes something and may have happened."""
-    return step.call is not None and step.call.risk != "read" and protocol.uncertain(step)
+    What became of a fallback's call is asked together with its step's.
+    """
+    if step.open or step.settled or living(step) or step.path.endswith(COMPENSATE):
+        return False
+    beside = seen.step(step.path.removesuffix(FALLBACK))
+    return beside is None or beside.path == step.path or beside.status != "unknown"
 
 
 def _cancelled_gate(gate: Gate) -> Gate:
@@ -180,8 +190,7 @@ def _cancelled_step(step: Step) -> Step:
 
 def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind_machine: str) -> bool:
     """Ask the children of waiting sub-workflows under ``prefix`` to end. Returns whether one still goes on."""
-    waiting = [step for step in seen.steps() if step.child and not step.settled and not step.failure]
-    alive = [step for step in waiting if step.path.startswith(prefix)]
+    alive = [step for step in seen.steps() if living(step) and step.path.startswith(prefix)]
     why = f"its parent run {seen.run.id} ends"
     ended = [stop_child(host, seen.run.tenant, step.child or "", ending, why, unwind_machine) for step in alive]
     return not all(ended)
@@ -258,7 +267,9 @@ def _to_undo(step: Step) -> bool:
 
 
 def _undoable(step: Step) -> bool:
-    return step.call is not None and step.call.risk == "reversible" and not step.path.endswith(COMPENSATE)
+    """Tell whether the step did what can be undone. Where a fallback stood in, its own call had not happened."""
+    done = step.by != "fallback" and not step.path.endswith(COMPENSATE)
+    return done and step.call is not None and step.call.risk == "reversible"
 
 
 def _end(journal: Journal, seen: Snapshot, now: int) -> None:

@@ -18,10 +18,10 @@ from shared.errors import Conflict
 from shared.runtime.ending import request
 from shared.runtime.finalise import finalise
 from shared.runtime.gates import decide_gate
-from shared.runtime.host import COMPENSATE
 from shared.runtime.outbox import send
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.runs import StartRequest, start_run
+from shared.runtime.scopes import COMPENSATE
 from shared.runtime.task import Task
 
 if TYPE_CHECKING:

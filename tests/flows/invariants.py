@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from shared.ledger.records import Ending
+from shared.ledger.records import Amount, Ending
 
 if TYPE_CHECKING:
     from machine import World
+
+    from shared.ledger.records import Step
 
 ENDINGS = {f"run_{ending}" for ending in get_args(Ending)}
 
@@ -32,5 +34,13 @@ def check(world: World) -> None:
     assert head.paused == sum(step.status in {"paused", "unknown"} and not step.settled for step in steps)
     if head.ended:
         assert head.open == head.paused == head.waiting == 0
+        assert not [step.path for step in steps if step.open or step.hold != Amount() or _unresolved(step)]
         assert events[-1].type == f"run_{head.ended}"
         assert sum(event.type in ENDINGS for event in events) == 1
+
+
+def _unresolved(step: Step) -> bool:
+    """Tell whether somebody still has to say how the step goes on, or its child has to end."""
+    if step.settled:
+        return False
+    return step.status in {"paused", "unknown"} or (step.status == "waiting" and step.child is not None)

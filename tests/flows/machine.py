@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from shared.compiler import Unit
     from shared.ledger.records import Head
+    from shared.runtime.host import Definitions
 
 UNWIND = "machine:unwind"
 LAMBDA_SECONDS = 900
@@ -92,6 +93,12 @@ class World:
         }
         self.steps = StepHost(**ports, models=self.models, tools=self.tools)
         self.gates = GateHost(**ports, mail=self.mail, letters=_letter, approvers={"finance": FINANCE})
+
+    def define(self, definitions: Definitions) -> World:
+        """Let the hosts know these definitions instead of only the world's own."""
+        for host in (self.steps, self.gates):
+            object.__setattr__(host, "definitions", definitions)
+        return self
 
     def start(self, data: dict[str, Any], key: str | None = None) -> Execution:
         published = self.steps.definitions.published(self.unit.manifest.workflow)

@@ -72,24 +72,19 @@ def test_an_event_that_never_comes_is_a_timeout():
     check(w)
 
 
-CHILD_BUDGET = Limits(usd=10**6, steps=5)
+CHILD_BUDGET = Limits(usd=10**6, steps=5, active_time=600.0)
 
 
 def family(*plans, budget=CHILD_BUDGET, do=None, **more):
     child = compile_manifest(manifest(*plans, name="child", budget=budget))
     spec = {"workflow": "child", "version": None, "with": {"word": "hello"}}
     w = world(plan("sub", "sub_workflow", (), spec=spec, **more), tool("after", "sub"), do=do)
-    definitions = FixedDefinitions(w.unit.manifest, child.manifest)
-    for host in (w.steps, w.gates):
-        object.__setattr__(host, "definitions", definitions)
-    return w, child
+    return w.define(FixedDefinitions(w.unit.manifest, child.manifest)), child
 
 
 def child_of(w, child):
     run = World(child, w.models, w.tools, w.store, w.blobs, w.clock, w.engine, w.mail, run=w.records.step("sub").child)
-    for host in (run.steps, run.gates):
-        object.__setattr__(host, "definitions", w.steps.definitions)
-    return run
+    return run.define(w.steps.definitions)
 
 
 def test_a_sub_workflow_runs_as_its_own_run_and_answers_its_parent():

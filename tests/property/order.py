@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from outcome import scopes_in
 
-from shared.runtime.host import FALLBACK
-from shared.runtime.scopes import graph_at, order_at
+from shared.runtime.scopes import FALLBACK, graph_at, order_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

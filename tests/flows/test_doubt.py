@@ -1,0 +1,241 @@
+"""A call that changes something and may have happened: only a person, or a probe, says whether it did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from bodies import each, loop, manifest, output, plan, said, task, tool, world
+from invariants import check
+from machine import UNWIND, Killed, World
+from test_waits_and_children import CHILD_BUDGET, family
+
+from shared.compiler import compile_manifest
+from shared.errors import Conflict, PermanentFailure, RateLimited, StepTimeout, TransientFailure
+from shared.ledger.records import Failure
+from shared.manifest import Limits, Retry
+from shared.runtime.ending import request
+from shared.runtime.journal import Change
+from shared.runtime.parking import Order, resume_step
+from shared.runtime.scopes import fail_item
+from shared.testing import FakeModels, FakeTools, FixedDefinitions
+
+
+def change(name, *needs, say=None, reconcile=None, **more):
+    """Return a step whose call changes something and can be undone."""
+    undo = {"tool": "do", "with": {"say": f"undo ${{ steps.{name}.output }}"}}
+    spec = {"tool": "do", "with": {"say": say or name}, "compensate": undo, "reconcile": reconcile}
+    return plan(name, "tool", needs, risk="reversible", spec=spec, **more)
+
+
+def fails(**words):
+    """Return a tool that raises by word, as often as errors are listed; the last one for ever."""
+
+    def do(arguments, _):
+        errors = words.get(arguments["say"], [])
+        if errors:
+            raise (errors.pop(0) if len(errors) > 1 else errors[0])
+        return arguments["say"]
+
+    return do
+
+
+LOST, NO = StepTimeout("?"), PermanentFailure("no")
+ITEMS = {"over": ["x", "y"], "on_failure": "collect_all"}
+
+
+def word(w, action, step, scope="", result="given"):
+    order = Order(action, "ops", result=result if action == "accept" else None)
+    resume_step(w.steps, task(w, step, scope), order, UNWIND)
+
+
+def body_of(kind, *steps, **more):
+    return each(*steps, **ITEMS, **more) if kind == "map" else loop(*steps, until="true", **more)
+
+
+@pytest.mark.parametrize("rule", ["fail", "continue"])
+@pytest.mark.parametrize(("kind", "scope"), [("map", "each[1]/"), ("loop", "again[1]/")])
+@pytest.mark.parametrize("action", ["accept", "skip", "retry", "fail"])
+def test_an_item_waits_for_the_word_on_a_call_that_may_have_happened(rule, kind, scope, action):
+    items = "${ index == 1 ? 'a' : 'fine' }" if kind == "map" else "a"
+    w = world(body_of(kind, change("a", say=items, on_error=rule), tool("b", "a")), do=fails(a=[LOST]))
+    run = w.start({})
+    assert (run.status, w.records.step(f"{scope}a").status) == ("RUNNING", "unknown")
+    assert w.head.state == "paused"
+    w.tools._functions["do"] = lambda arguments, _: arguments["say"]
+    word(w, action, "a", scope)
+    run.go()
+    if action == "fail":
+        _answer_all(w)
+    else:
+        assert run.status == "SUCCEEDED"
+        assert w.records.step(f"{scope}a").status == ("skipped" if action == "skip" else "completed")
+    assert w.head.ended == ("failed" if action == "fail" else "completed")
+    check(w)
+
+
+def _answer_all(w):
+    """Unwind the run while a person says of every call in doubt that it did not happen."""
+    sleep = w.clock.sleep
+
+    def later(seconds):
+        sleep(seconds)
+        for step in w.records.steps():
+            if step.status == "unknown" and not step.settled:
+                resume_step(w.steps, task(w, step.path), Order("skip", "ops"), UNWIND)
+
+    w.clock.sleep = later
+    w.unwind()
+
+
+@pytest.mark.parametrize("policy", ["fail_fast", "collect_all"])
+@pytest.mark.parametrize("left", ["retrying", "paused"])
+def test_a_call_in_doubt_outlives_the_failure_of_its_item(policy, left):
+    retry = Retry(1, base_delay=60.0, jitter=False) if left == "retrying" else Retry(0)
+    doubtful = change("a", on_error="pause" if left == "paused" else "continue", retry=retry)
+    steps = (doubtful, tool("b", on_error="fail"))
+    w = world(each(*steps, over=[1], on_failure=policy, on_error="continue"), do=fails(a=[LOST], b=[NO]))
+    run = w.start({})
+    assert (run.status, w.records.step("each[0]/a").status) == ("RUNNING", "unknown")
+    check(w)
+    with pytest.raises(Conflict):
+        word(w, "retry", "a", "each[0]/")
+    word(w, "accept", "a", "each[0]/")
+    assert run.go().status == "SUCCEEDED"
+    assert w.records.step("each").status == ("failed" if policy == "fail_fast" else "completed")
+    check(w)
+
+
+@pytest.mark.parametrize("error", [LOST, Killed()])
+def test_a_call_is_in_doubt_that_fails_after_its_item(error):
+    def do(arguments, _):
+        failure = Failure("permanent", "no")
+        w.journal.transact(w.records, lambda seen: Change(None, *fail_item(seen, "each[0]/", failure, whole=False)))
+        raise error
+
+    w = world(each(change("a", on_error="fail"), over=[1]), do=do)
+    run = w.start({})
+    assert (run.status, w.records.step("each[0]/a").status) == ("RUNNING", "unknown")
+    word(w, "skip", "a", "each[0]/")
+    assert run.go().status == "SUCCEEDED"
+    assert output(w, "each")["failed"] == 1
+    check(w)
+
+
+def test_a_process_that_dies_in_a_failed_item_holds_nothing():
+    def do(arguments, _):
+        if arguments["say"] == "b":
+            raise NO
+        raise Killed
+
+    w = world(each(tool("b", on_error="fail"), tool("a"), over=[1], on_failure="collect_all"), do=do)
+    assert w.start({}).status == "SUCCEEDED"
+    assert output(w, "each")["failed"] == 1
+    check(w)
+
+
+@pytest.mark.parametrize("second", [PermanentFailure("duplicate"), RateLimited("later")])
+def test_a_second_failure_does_not_remove_the_doubt_about_the_first(second):
+    w = world(change("a", retry=Retry(1), on_error="continue"), do=fails(a=[LOST, second]))
+    run = w.start({})
+    assert (run.status, w.records.step("a").status) == ("RUNNING", "unknown")
+    word(w, "skip", "a")
+    assert run.go().status == "SUCCEEDED"
+    check(w)
+
+
+def test_a_probe_that_finds_nothing_removes_the_doubt():
+    probe = {"tool": "do", "with": {"say": "look"}, "found": "result == 'yes'", "conclusive_after": 0}
+    step = change("a", retry=Retry(1), on_error="continue", reconcile=probe)
+    w = world(step, do=fails(a=[LOST, NO]))
+    assert w.start({}).status == "SUCCEEDED"
+    assert (w.records.step("a").status, said(w)) == ("failed", ["a", "look", "a"])
+    check(w)
+
+
+def test_a_probe_that_fails_proves_nothing():
+    probe = {"tool": "do", "with": {"say": "look"}, "found": "result == 'yes'", "conclusive_after": 0}
+    step = change("a", retry=Retry(1), on_error="continue", reconcile=probe)
+    w = world(step, do=fails(a=[LOST], look=[PermanentFailure("401")]))
+    w.start({})
+    assert (w.head.state, w.records.step("a").status) == ("paused", "unknown")
+    check(w)
+
+
+def test_a_retry_that_no_budget_is_left_for_does_not_remove_the_doubt():
+    step = change("a", retry=Retry(1), budget=Limits(steps=1), on_error="pause")
+    w = world(step, do=fails(a=[LOST]))
+    w.start({})
+    assert w.records.step("a").reason == "budget_exceeded"
+    request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
+    _answer_all(w)
+    assert [event.type for event in w.journal.events()].count("step_unknown") == 1
+    check(w)
+
+
+def standing_in(*steps, **words):
+    """Return a world with a fallback ``f`` that changes something, and a tool that fails by word."""
+    made = manifest(*steps)
+    made = replace(made, steps={**made.steps, "f": change("f")})
+    return World(compile_manifest(made), FakeModels(lambda _: "yes"), FakeTools({"do": fails(**words)}))
+
+
+def test_no_fallback_stands_in_for_a_call_that_may_have_happened():
+    w = standing_in(change("a", fallback="f"), a=[LOST])
+    run = w.start({})
+    assert (said(w), w.records.step("a").status) == (["a"], "unknown")
+    word(w, "skip", "a")
+    assert run.go().status == "SUCCEEDED"
+    check(w)
+
+
+@pytest.mark.parametrize("action", ["accept", "skip"])
+@pytest.mark.parametrize("rule", ["fail", "continue", "pause"])
+def test_the_word_on_a_fallback_in_doubt_is_given_on_its_step(rule, action):
+    step = change("a", fallback="f", on_error=rule)
+    w = standing_in(step, a=[NO], f=[TransientFailure("?")])
+    run = w.start({})
+    assert (run.status, w.records.step("a").status) == ("RUNNING", "unknown")
+    with pytest.raises(Conflict):
+        word(w, "retry", "a")
+    word(w, action, "a")
+    assert run.go().status == "SUCCEEDED"
+    wanted = {"accept": ("completed", "completed"), "skip": ("skipped", "skipped")}[action]
+    assert (w.records.step("a").status, w.records.step("a/fallback").status) == wanted
+    check(w)
+
+
+def test_what_a_fallback_did_is_undone_and_what_its_step_did_not_do_is_not():
+    w = standing_in(change("a", fallback="f"), tool("b", "a", on_error="fail"), a=[NO], b=[NO])
+    w.start({})
+    w.unwind()
+    assert said(w) == ["a", "f", "b", "undo f"]
+    check(w)
+
+
+def test_an_item_that_has_failed_waits_for_the_end_of_its_child():
+    child = compile_manifest(manifest(tool("c"), name="child", budget=CHILD_BUDGET))
+    sub = plan("sub", "sub_workflow", (), spec={"workflow": "child", "version": None, "with": {}})
+    w = world(each(sub, tool("b", on_error="fail"), over=[1]), do=fails(b=[NO], c=[NO]))
+    definitions = FixedDefinitions(w.unit.manifest, child.manifest)
+    w.define(definitions)
+    run = w.start({})
+    ports = (w.models, w.tools, w.store, w.blobs, w.clock, w.engine, w.mail)
+    below = World(child, *ports, run=w.records.step("each[0]/sub").child).define(definitions)
+    assert (run.status, below.head.unwinding) == ("RUNNING", "cancelled")
+    check(w)
+    below.execution()
+    below.unwind()
+    assert run.go().status == "SUCCEEDED"
+    check(w)
+    check(below)
+
+
+def test_a_child_that_could_not_be_created_leaves_nothing_paused_behind():
+    w, _ = family(tool("c"), budget=Limits(steps=1000))
+    w.start({})
+    assert w.head.state == "paused"
+    request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
+    w.unwind()
+    assert w.head.state == "cancelled"
+    check(w)
