@@ -1,6 +1,5 @@
 """`run FILE`: a workflow file in this very process, with no cloud at all; kill it, run it again, and it goes on."""
 
-import json
 import os
 import sys
 import threading
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scripts.commands import show
+from scripts.commands.attend import attend
 from scripts.commands.client import ApiRefused
-from scripts.commands.follow import TERMINAL, Story, follow, over, pages
+from scripts.commands.follow import TERMINAL, follow, story_of, stream
 from scripts.commands.local_runs import LocalRuns, open_workspace, runs_file, signature
-from scripts.commands.output import COMMAND, Refused, console, relative
+from scripts.commands.output import COMMAND, Refused, console, print_line, relative
 
 if TYPE_CHECKING:
     from scripts.local.web import Service
@@ -229,7 +229,7 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
 
 def _tell(opened: Session, run: str, file: Path, options: Options, *, resumed: bool) -> None:
     if options.as_json:
-        print(json.dumps({"run": run, "new": not resumed}), flush=True)
+        print_line({"run": run, "new": not resumed})
         return
     goes_on = " goes on where it was interrupted (--new starts another)" if resumed else f" of {relative(file)}"
     console().print(f"Run [bold]{run}[/]{goes_on}", soft_wrap=True)
@@ -238,29 +238,18 @@ def _tell(opened: Session, run: str, file: Path, options: Options, *, resumed: b
 
 
 def _finish(opened: Session, run: str, options: Options) -> None:
-    try:
-        ended = _stream(opened, run, options) if options.as_json else _follow(opened, run, options)
-    except KeyboardInterrupt:
-        console(stderr=True).print(f"\nRun {run} stands still. The same command goes on with it.", highlight=False)
-        raise typer.Exit(130) from None
-    if not options.as_json:
-        show.ending(opened.api.get(f"/v1/runs/{run}"))
-    raise typer.Exit(0 if ended == "completed" or (options.until_human and ended not in TERMINAL) else 1)
+    def watched() -> str:
+        if options.as_json:
+            return stream(opened.api, run, until_human=options.until_human)
+        return _follow(opened, run, options)
 
-
-def _stream(opened: Session, run: str, options: Options) -> str:
-    for page in pages(opened.api, run):
-        for event in page.events:
-            print(json.dumps(event, ensure_ascii=False), flush=True)
-        if not page.events and over(page.state, until_human=options.until_human):
-            print(json.dumps({"run": run, "state": page.state, "seq": page.last}), flush=True)
-            return page.state
-    raise AssertionError  # pages never ends
+    stands = f"Run {run} stands still. The same command goes on with it."
+    attend(opened.api, run, watched, interrupted=stands, until_human=options.until_human, as_json=options.as_json)
 
 
 def _follow(opened: Session, run: str, options: Options) -> str:
     """Show the run's steps as they finish; where somebody sits at the terminal, ask them what a person must decide."""
-    story, asks = Story(), sys.stdin.isatty() and sys.stdout.isatty() and not options.until_human
+    story, asks = story_of(opened.api, run), sys.stdin.isatty() and sys.stdout.isatty() and not options.until_human
     if not asks and not options.until_human:
         console().print(f"  [dim]decide from another shell: {COMMAND} approvals list --in-process[/]", soft_wrap=True)
     while True:

@@ -101,6 +101,11 @@ def print_json(data: Any) -> None:
     sys.stdout.flush()
 
 
+def print_line(data: Any) -> None:
+    """Print one JSON value as one line on stdout, at once."""
+    print(json.dumps(data, ensure_ascii=False, default=str), flush=True)
+
+
 def console(*, stderr: bool = False) -> "Console":
     """Return a console; it leaves colours out when NO_COLOR is set or nobody watches."""
     from rich.console import Console  # noqa: PLC0415 - `--help` and `--json` do without it

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from rich.text import Text
 
 from scripts.commands import follow as following
 from scripts.commands.client import Api, ApiRefused, Unreachable
-from scripts.commands.follow import Page, Story, follow, over, pages
+from scripts.commands.follow import Page, follow, over, pages, stream
+from scripts.commands.story import Story
 
 
 def event(seq, kind, path=None, at="2026-01-01T00:00:00.000Z", **data):
@@ -78,6 +81,14 @@ def test_the_story_knows_what_is_under_way():
 
 def test_unknown_events_are_passed_over():
     assert told(Story(), event(1, "something_new", "a"), event(2, "run_completed")) == [None, None]
+
+
+def test_programs_and_people_follow_by_the_same_loop(monkeypatch, capsys):
+    said = [Page([event(1, "run_started")], "running", 1), Page([], "running", 1), Page([], "completed", 1)]
+    monkeypatch.setattr(following, "pages", lambda *_: iter([*said, None]))  # nothing is asked for after the end
+    assert stream(Api("http://127.0.0.1:1", "t"), "RUN") == "completed"
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [event(1, "run_started"), {"run": "RUN", "state": "completed", "seq": 1}]
 
 
 @pytest.mark.parametrize(
