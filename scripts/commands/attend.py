@@ -14,11 +14,11 @@ def attend(api: Api, run: str, watch: Callable[[], str], *, interrupted: str, un
     """Let `watch` follow the run and return the state it was left in; sum it up for people.
 
     Leaves by typer.Exit: 0 = completed (or, with `until_human`, a person is needed now), 1 = ended otherwise, 130 =
-    Ctrl-C, after saying what is `interrupted`. Raises Refused.
+    Ctrl-C or, at a question, Ctrl-D, after saying what is `interrupted`. Raises Refused.
     """
     try:
         ended = watch()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         console(stderr=True).print(f"\n{interrupted}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     if not as_json:

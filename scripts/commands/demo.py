@@ -74,10 +74,10 @@ def _play(invoice: Path, *, approves: bool) -> None:
     run = str(api.post("/v1/workflows/invoice/runs", {"input": {"document": document}})[1]["run"])
     screen.print(f"\n[bold]3  The run[/]  [dim]{run}[/]")
     story = story_of(api, run)
-    state = follow(api, run, story, until_human=True)
+    state = follow(api, story, until_human=True)
     if state == "waiting_for_human":
         _ask(found, mailbox.wait_for(found.mailbox_url, run, since), approves=approves)
-        state = follow(api, run, story)
+        state = follow(api, story)
     _end(found, api, run, state)
 
 

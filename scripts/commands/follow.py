@@ -59,48 +59,73 @@ def _patiently(api: Api, run: str, after: int) -> Page:
             time.sleep(SLOW)
 
 
-def news(api: Api, run: str, after: int = 0, *, until_human: bool = False) -> Iterator[Page]:
-    """Yield the log's news until the run has ended or, with `until_human`, waits for a person; that page is the last.
+def news(api: Api, story: Story, *, until_human: bool = False) -> Iterator[tuple[Page, list[str]]]:
+    """Yield the news of a run's log with their lines, from where its `story` stands.
 
+    Ends after the page on which the run has ended or, with `until_human`, it or a run below it waits for a person.
     Raises Refused when the API stays away.
     """
-    for page in pages(api, run, after):
-        yield page
-        if not page.events and over(page.state, until_human=until_human):
+    for page in pages(api, story.run, story.seq):
+        story.seq = page.last
+        lines = list(filter(None, map(story.line, page.events)))
+        before = story.asks
+        story.asks = before if page.events else _asking(api, story)
+        yield (
+            page,
+            [*lines, *_way_on(story.run, page, story.asks if story.asks != before else "", until_human=until_human)],
+        )
+        if not page.events and (over(page.state, until_human=until_human) or (until_human and story.asks)):
             return
 
 
-def stream(api: Api, run: str, after: int = 0, *, until_human: bool = False) -> str:
+def _asking(api: Api, story: Story) -> str:
+    """Return the run below this one that waits for a person; empty when none does."""
+    for child in story.children.values():
+        page = _patiently(api, child.run, child.seq)
+        child.seq = page.last
+        for event in page.events:
+            child.line(event)
+        found = child.run if page.state in HUMAN else _asking(api, child)
+        if found:
+            return found
+    return ""
+
+
+def _way_on(run: str, page: Page, child: str, *, until_human: bool) -> list[str]:
+    """Return what a person can do, where one is needed as of this page: for the run, or for a run below it."""
+    if child:
+        return [f"  [yellow]●[/] run {child} waits for a person: {COMMAND} runs show {child}"]
+    asks = any(event["type"] in ASKING for event in page.events)
+    return [f"  [dim]{way_on(run, page.state)}[/]"] if asks and page.state in HUMAN and not until_human else []
+
+
+def stream(api: Api, story: Story, *, until_human: bool = False) -> str:
     """Print the run's events as JSON, one a line, then its state. Returns the state. Raises Refused."""
-    page = Page([], "", after)
-    for page in news(api, run, after, until_human=until_human):
+    page = Page([], "", story.seq)
+    for page, _ in news(api, story, until_human=until_human):
         for event in page.events:
             print_line(event)
-    print_line({"run": run, "state": page.state, "seq": page.last})
+    print_line({"run": story.run, "state": page.state, "seq": page.last})
     return page.state
 
 
-def follow(api: Api, run: str, story: Story, *, until_human: bool = False) -> str:
+def follow(api: Api, story: Story, *, until_human: bool = False) -> str:
     """Show the run's steps as they finish until it ends or, with `until_human`, until it waits for a person.
 
     Goes on where `story` stands. Returns the state the run is left in. Raises Refused.
     """
     screen, page = console(), Page([], "", story.seq)
     with screen.status("") as status:
-        for page in news(api, run, story.seq, until_human=until_human):
-            story.seq = page.last
-            for line in filter(None, map(story.line, page.events)):
+        for page, lines in news(api, story, until_human=until_human):
+            for line in lines:
                 screen.print(f"  {line}", soft_wrap=True)
             status.update(f"[dim]{plain(story.under_way() or page.state)} ...[/]")
-            asks = any(event["type"] in ASKING for event in page.events)
-            if asks and page.state in HUMAN and not until_human:
-                screen.print(f"    [dim]{way_on(run, page.state)}[/]", soft_wrap=True)
     return page.state
 
 
 def story_of(api: Api, run: str, after: int = 0) -> Story:
     """Return the story of a run from after event number `after`; its definition is read when it has a map."""
-    return Story(seq=after, tally=Tally(lambda: _bodies(api, run)))
+    return Story(run, after, tally=Tally(lambda: _bodies(api, run)))
 
 
 def _bodies(api: Api, run: str) -> Bodies:

@@ -220,9 +220,7 @@ def watch(  # noqa: PLR0913 - options
 
 def _watch(api: Api, run: str, *, until_human: bool, as_json: bool, after: int = 0) -> None:
     def watched() -> str:
-        if as_json:
-            return stream(api, run, after, until_human=until_human)
-        return follow(api, run, story_of(api, run, after), until_human=until_human)
+        return (stream if as_json else follow)(api, story_of(api, run, after), until_human=until_human)
 
     goes_on = f"The run goes on. Follow it again: {COMMAND} runs watch {run}"
     attend(api, run, watched, interrupted=goes_on, until_human=until_human, as_json=as_json)

@@ -21,11 +21,16 @@ SHOWN = 4
 class Story:
     """What has been told of a run, and what is under way.
 
-    ``seq`` is the last event told; ``begun`` holds when steps began, ``open`` those under way, ``turns`` the
-    iteration of each loop, ``tally`` the items of each map, ``width`` the signs of the column of paths.
+    ``run`` is its id; ``seq`` is the last event told; ``children`` are the stories of its sub-workflows' runs that
+    have not ended, by their steps' paths; ``asks`` is the one among them, however deep, that waits for a person.
+    ``begun`` holds when steps began, ``open`` those under way, ``turns`` the iteration of each loop, ``tally`` the
+    items of each map, ``width`` the signs of the column of paths.
     """
 
+    run: str = ""
     seq: int = 0
+    asks: str = ""
+    children: "dict[str, Story]" = field(default_factory=dict[str, "Story"])
     begun: dict[str, str] = field(default_factory=dict[str, str])
     open: list[str] = field(default_factory=list[str])
     turns: dict[str, int] = field(default_factory=dict[str, int])
@@ -78,10 +83,13 @@ class Story:
             self.open = [*(each for each in self.open if each != path), path]
         elif kind in _CLOSING:
             self.open = [each for each in self.open if each != path]
+            self.children.pop(path, None)
         if kind == "map_entered":
             self.tally.enter(path, int(event["data"]["items"]))
         elif kind == "loop_iteration":
             self.turns[path] = int(event["data"]["iteration"])
+        elif kind == "child_started":
+            self.children[path] = Story(str(event["data"]["child"]))
 
     def _took(self, path: str, event: Event) -> float | None:
         given = event["data"].get("duration_ms")

@@ -61,7 +61,7 @@ def test_whoever_watches_is_told_what_a_person_can_do(monkeypatch, capsys, state
         Page([], "completed", 2),
     ]
     monkeypatch.setattr(following, "pages", lambda *_: iter(said))
-    assert follow(Api("http://127.0.0.1:1", "t"), "RUN", Story()) == "completed"
+    assert follow(Api("http://127.0.0.1:1", "t"), Story("RUN")) == "completed"
     assert capsys.readouterr().out.count(f"signalbox {'runs ' if shown == 'resume' else ''}{shown} RUN") == 1
 
 
@@ -86,7 +86,7 @@ def test_unknown_events_are_passed_over():
 def test_programs_and_people_follow_by_the_same_loop(monkeypatch, capsys):
     said = [Page([event(1, "run_started")], "running", 1), Page([], "running", 1), Page([], "completed", 1)]
     monkeypatch.setattr(following, "pages", lambda *_: iter([*said, None]))  # nothing is asked for after the end
-    assert stream(Api("http://127.0.0.1:1", "t"), "RUN") == "completed"
+    assert stream(Api("http://127.0.0.1:1", "t"), Story("RUN")) == "completed"
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines == [event(1, "run_started"), {"run": "RUN", "state": "completed", "seq": 1}]
 
