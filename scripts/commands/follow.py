@@ -69,23 +69,30 @@ def news(api: Api, story: Story, *, until_human: bool = False) -> Iterator[tuple
         story.seq = page.last
         lines = list(filter(None, map(story.line, page.events)))
         before = story.asks
-        story.asks = before if page.events else _asking(api, story)
+        story.asks = before if page.events else _asking(api, story, ending=story.ending)
         yield (
             page,
             [*lines, *_way_on(story.run, page, story.asks if story.asks != before else "", until_human=until_human)],
         )
-        if not page.events and (over(page.state, until_human=until_human) or (until_human and story.asks)):
+        waits = until_human and bool(story.asks or _needy(page.state, ending=story.ending))
+        if not page.events and (waits or page.state in TERMINAL):
             return
 
 
-def _asking(api: Api, story: Story) -> str:
+def _needy(found: str, *, ending: bool) -> bool:
+    """Tell whether a run in this state waits for a person; one that ends closes its gates by itself."""
+    return found in HUMAN and not (ending and found == "waiting_for_human")
+
+
+def _asking(api: Api, story: Story, *, ending: bool) -> str:
     """Return the run below this one that waits for a person; empty when none does."""
     for child in story.children.values():
         page = _patiently(api, child.run, child.seq)
         child.seq = page.last
         for event in page.events:
             child.line(event)
-        found = child.run if page.state in HUMAN else _asking(api, child)
+        over_soon = ending or child.ending
+        found = child.run if _needy(page.state, ending=over_soon) else _asking(api, child, ending=over_soon)
         if found:
             return found
     return ""
@@ -143,8 +150,3 @@ def way_on(run: str, found: str) -> str:
     if found == "paused":
         return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, fail)"
     return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"
-
-
-def over(found: str, *, until_human: bool) -> bool:
-    """Tell whether there is nothing left to wait for."""
-    return found in TERMINAL or (until_human and found in HUMAN)

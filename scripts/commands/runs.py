@@ -287,11 +287,7 @@ def cancel(
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
     _, answer = api.post(f"/v1/runs/{segment(run)}/cancel", {"reason": reason} if reason else {})
-    if as_json:
-        print_json(answer)
-    else:
-        console().print(f"Run {run} is being cancelled. Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
-    _drive(api, run, as_json=as_json)
+    _go_on(api, answer, f"Run {run} is being cancelled.", as_json=as_json)
 
 
 @runs.command()
@@ -330,16 +326,27 @@ def resume(  # noqa: PLR0913 - options
         body["result"] = _value(result, "--result")
     more = {name: value for name, value in (("usd", usd), ("tokens", tokens), ("steps", steps)) if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
+    _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
+
+
+def _go_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:
+    """Tell what was taken; go on here with an in-process run that no process drives, by leaving with typer.Exit."""
+    run = str(answer["run"])
+    undriven = _undriven(api, run)
     if as_json:
-        print_json(answer)
+        (print_line if undriven else print_json)(answer)  # the first of several lines, or the only value
     else:
-        console().print(f"Step {body['step']}: {action}. Follow the run: {COMMAND} runs watch {run}", soft_wrap=True)
+        console().print(told if undriven else f"{told} Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
     _drive(api, run, as_json=as_json)
+
+
+def _undriven(api: Api, run: str) -> bool:
+    return isinstance(api, LocalRuns) and api.undriven(run) and api.get(f"/v1/runs/{run}")["state"] not in TERMINAL
 
 
 def _drive(api: Api, run: str, *, as_json: bool) -> None:
     """Go on with an in-process run that no process drives. Leaves by typer.Exit then."""
-    if isinstance(api, LocalRuns) and api.undriven(run) and api.get(f"/v1/runs/{run}")["state"] not in TERMINAL:
+    if isinstance(api, LocalRuns) and _undriven(api, run):
         go_on(api, run, as_json=as_json)
 
 

@@ -22,7 +22,8 @@ class Story:
     """What has been told of a run, and what is under way.
 
     ``run`` is its id; ``seq`` is the last event told; ``children`` are the stories of its sub-workflows' runs that
-    have not ended, by their steps' paths; ``asks`` is the one among them, however deep, that waits for a person.
+    have not ended, by their steps' paths; ``asks`` is the one among them, however deep, that waits for a person;
+    ``ending`` = nothing opens any more, so gates are no person's business.
     ``begun`` holds when steps began, ``open`` those under way, ``turns`` the iteration of each loop, ``tally`` the
     items of each map, ``width`` the signs of the column of paths.
     """
@@ -30,6 +31,7 @@ class Story:
     run: str = ""
     seq: int = 0
     asks: str = ""
+    ending: bool = False
     children: "dict[str, Story]" = field(default_factory=dict[str, "Story"])
     begun: dict[str, str] = field(default_factory=dict[str, str])
     open: list[str] = field(default_factory=list[str])
@@ -88,6 +90,8 @@ class Story:
             self.tally.enter(path, int(event["data"]["items"]))
         elif kind == "loop_iteration":
             self.turns[path] = int(event["data"]["iteration"])
+        elif kind == "run_unwinding":
+            self.ending = True
         elif kind == "child_started":
             self.children[path] = Story(str(event["data"]["child"]))
 

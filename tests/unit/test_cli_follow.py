@@ -7,7 +7,7 @@ from rich.text import Text
 
 from scripts.commands import follow as following
 from scripts.commands.client import Api, ApiRefused, Unreachable
-from scripts.commands.follow import Page, follow, over, pages, stream
+from scripts.commands.follow import Page, follow, pages, stream
 from scripts.commands.story import Story
 
 
@@ -92,19 +92,25 @@ def test_programs_and_people_follow_by_the_same_loop(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("state", "until_human", "ends"),
+    ("state", "ending", "until_human", "ends"),
     [
-        ("completed", False, True),
-        ("stopped", False, True),
-        ("running", True, False),
-        ("paused", False, False),
-        ("paused", True, True),
-        ("waiting_for_human", False, False),
-        ("waiting_for_human", True, True),
+        ("completed", False, False, True),
+        ("stopped", False, True, True),
+        ("running", False, True, False),
+        ("paused", False, False, False),
+        ("paused", False, True, True),
+        ("paused", True, True, True),
+        ("waiting_for_human", False, False, False),
+        ("waiting_for_human", False, True, True),
+        ("waiting_for_human", True, True, False),  # it is being cancelled: its gate closes by itself
     ],
 )
-def test_when_there_is_nothing_left_to_wait_for(state, until_human, ends):
-    assert over(state, until_human=until_human) is ends
+def test_when_there_is_nothing_left_to_wait_for(monkeypatch, state, ending, until_human, ends):
+    begun = [event(1, "run_unwinding", towards="cancelled", reason="mistake")] if ending else []
+    said = [Page(begun, state, 1), Page([], state, 1), Page([], "failed", 1)]
+    monkeypatch.setattr(following, "pages", lambda *_: iter(said))
+    found = follow(Api("http://127.0.0.1:1", "t"), Story("RUN"), until_human=until_human)
+    assert found == (state if ends else "failed")
 
 
 class Log:
