@@ -1,9 +1,11 @@
 """The command line `signalbox`: puts the groups of commands together."""
 
+from typing import Annotated
+
 import typer
 
 from scripts.commands import approvals, definitions, deploy, doctor, local, plan, runs
-from scripts.commands.output import COMMAND
+from scripts.commands.output import COMMAND, version
 from scripts.commands.program import start
 
 HELP = """
@@ -25,6 +27,24 @@ app = typer.Typer(
     rich_markup_mode=None,  # help in half the time
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    if wanted:
+        typer.echo(f"signalbox {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def signalbox(
+    *,
+    shows_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
 for module in (local, definitions, plan, runs, approvals, deploy, doctor):
     module.add_to(app)
 

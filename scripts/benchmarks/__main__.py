@@ -4,7 +4,13 @@ import typer
 
 from scripts.benchmarks import compiler, inprocess
 
-app = typer.Typer(name="bench", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(
+    name="bench",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.callback()

@@ -6,8 +6,8 @@ import typer
 
 from scripts.commands import show
 from scripts.commands.client import Api, segment
-from scripts.commands.local_runs import InProcessOption
-from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, state, table
+from scripts.commands.local_runs import InProcessOption, LocalRuns, signature
+from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, hint, print_json, state, table
 from scripts.commands.target import LATEST, TokenOption, UrlOption, target
 
 Id = Annotated[
@@ -15,6 +15,9 @@ Id = Annotated[
 ]
 Note = Annotated[str, typer.Option(help="A note; later steps can read it.")]
 Digest = Annotated[str | None, typer.Option(help="What you were shown; refused when it is something else by now.")]
+By = Annotated[
+    str, typer.Option("--as", metavar="NAME", help="Who decides, in an in-process run; without it, the system's user.")
+]
 approvals = typer.Typer(help="What waits for a person's decision, and deciding it.", no_args_is_help=True)
 
 
@@ -67,46 +70,39 @@ def show_one(
         show.approval(found)
 
 
-@approvals.command()
-def approve(  # noqa: PLR0913 - options
-    *,
-    approval: Id,
-    note: Note = "",
-    digest: Digest = None,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    in_process: InProcessOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Approve exactly what the approval shows. Approving twice lets it run once."""
-    _decide(
-        target(url, token, in_process=in_process, about=approval),
-        approval,
-        {"decision": "approve", "note": note},
-        digest,
-        as_json=as_json,
-    )
+def _decision(name: str, told: str) -> None:
+    """Add the command that takes decision `name`; `told` is its help."""
+
+    def decide(  # noqa: PLR0913 - options
+        *,
+        approval: Id,
+        note: Note = "",
+        digest: Digest = None,
+        by: By = "",
+        url: UrlOption = None,
+        token: TokenOption = None,
+        in_process: InProcessOption = False,
+        as_json: JsonOption = False,
+    ) -> None:
+        api = _signed(target(url, token, in_process=in_process, about=approval), by)
+        _decide(api, approval, {"decision": name, "note": note}, digest, as_json=as_json)
+
+    approvals.command(name, help=told)(decide)
 
 
-@approvals.command()
-def reject(  # noqa: PLR0913 - options
-    *,
-    approval: Id,
-    note: Note = "",
-    digest: Digest = None,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    in_process: InProcessOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Reject it: what it would have let run is skipped."""
-    _decide(
-        target(url, token, in_process=in_process, about=approval),
-        approval,
-        {"decision": "reject", "note": note},
-        digest,
-        as_json=as_json,
-    )
+_decision("approve", "Approve exactly what the approval shows. Approving twice lets it run once.")
+_decision("reject", "Reject it: what it would have let run is skipped.")
+
+
+def _signed(api: Api, by: str) -> Api:
+    """Return the API that takes a decision of `by`. Raises BadParameter where a token says who decides."""
+    if not by:
+        return api
+    if not isinstance(api, LocalRuns):
+        what = "is for runs of this machine (`signalbox run FILE`); there, the token says who decides"
+        raise typer.BadParameter(hint(what), param_hint="--as")
+    api.by = signature(by)
+    return api
 
 
 def _decide(api: Api, approval: str, body: dict[str, Any], digest: str | None, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
+from scripts.commands.advice import remedy
 from scripts.commands.output import Refused
 
 TIMEOUT = 35.0
@@ -119,25 +120,12 @@ def refusal(status: int, content: bytes, asked: str) -> ApiRefused:
         detail, code = str(problem["detail"]), str(problem.get("code", "refused"))
     except (ValueError, KeyError, TypeError):
         detail = f"{asked} was answered with status {status}, without saying why."
-        remedy = NOT_OURS if status < SERVER_ERROR else FAILED_INSIDE
-        return ApiRefused(status, detail, remedy)
+        return ApiRefused(status, detail, NOT_OURS if status < SERVER_ERROR else FAILED_INSIDE)
     found = problem.get("correlation_id")
-    remedy = f"Correlation id: {found}" if found else REMEDIES.get(status, "")
-    if code == "not_found":
-        remedy = next((told for path, told in ELSEWHERE.items() if path in asked), remedy)
-    return ApiRefused(status, detail, remedy, code=code)
+    told = f"Correlation id: {found}" if found else remedy(code, asked.partition(" ")[2])
+    return ApiRefused(status, detail, told, code=code)
 
 
 SERVER_ERROR = 500
 NOT_OURS = "Check the address: is that Signalbox's API? `signalbox status` says whether the local one is up."
 FAILED_INSIDE = "Something failed behind the API. Try again; the local cloud's log is .signalbox/local/aws.log."
-REMEDIES = {
-    401: "Give it with --token or SIGNALBOX_TOKEN; without both, the local cloud's own is used.",
-    403: "Use a token that has the role.",
-}
-"""What to do about a status, where the answer itself does not say."""
-ELSEWHERE = {
-    " /v1/runs/": "`signalbox runs list` shows the runs.",
-    " /v1/approvals/": "`signalbox approvals list` shows what waits for a decision.",
-}
-"""Where to find what there is, where something does not exist."""

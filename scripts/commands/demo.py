@@ -9,7 +9,7 @@ import typer
 
 from scripts.commands import lifecycle, local, mailbox, show
 from scripts.commands.client import Api, segment
-from scripts.commands.follow import Story, follow
+from scripts.commands.follow import follow, story_of
 from scripts.commands.lifecycle import Local
 from scripts.commands.mailbox import Mail
 from scripts.commands.output import COMMAND, ROOT, Progress, Refused, console, here, relative
@@ -73,11 +73,11 @@ def _play(invoice: Path, *, approves: bool) -> None:
     since = time.time()
     run = str(api.post("/v1/workflows/invoice/runs", {"input": {"document": document}})[1]["run"])
     screen.print(f"\n[bold]3  The run[/]  [dim]{run}[/]")
-    story = Story()
-    state = follow(api, run, story, until_human=True)
+    story = story_of(api, run)
+    state = follow(api, story, until_human=True)
     if state == "waiting_for_human":
         _ask(found, mailbox.wait_for(found.mailbox_url, run, since), approves=approves)
-        state = follow(api, run, story)
+        state = follow(api, story)
     _end(found, api, run, state)
 
 

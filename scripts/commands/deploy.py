@@ -1,5 +1,6 @@
 """`deploy`: into a real AWS account, with the credentials of whoever runs it."""
 
+import ast
 import json
 import os
 import subprocess
@@ -58,6 +59,9 @@ def deploy(
         from scripts.commands.local import up  # noqa: PLC0415 - rarely needed
 
         return up(as_json=as_json)
+    if env not in environments():
+        what = f"{env!r} is no environment of infra/settings.py; those are {', '.join(environments())}"
+        raise typer.BadParameter(what, param_hint="--env")
     values = _context(env, context or [])
     # On a terminal, the CDK itself shows what widens and asks; it needs the terminal for that.
     asks = not yes and sys.stdin.isatty() and not as_json
@@ -76,6 +80,14 @@ def deploy(
         with progress.phase(f"Deploying to {account.id} in {account.region}"):
             _cdk(arguments, "deploy", account.region)
     return _finish(env, account, as_json=as_json)
+
+
+def environments() -> list[str]:
+    """Return the names in infra/settings.py, sorted. They are read, not imported: an import would start the CDK."""
+    tree = ast.parse((ROOT / "infra" / "settings.py").read_text("utf-8"))
+    found = (node for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict))
+    named = (node.value for node in found if ast.unparse(node.target) == "ENVIRONMENTS")
+    return sorted(str(ast.literal_eval(key)) for one in named for key in cast("ast.Dict", one).keys if key)
 
 
 def _context(env: str, given: list[str]) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """Follows a run by its log: events by number, so that nothing is shown twice or missed, whatever the network does."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from scripts.commands.client import Api, ApiRefused, Unreachable, segment
-from scripts.commands.output import COMMAND, REASONS, console, money, seconds, state
+from scripts.commands.output import COMMAND, console, print_line
+from scripts.commands.story import ASKING, Event, Story, plain
+from scripts.commands.tally import Bodies, Tally, bodies_of
 
 TERMINAL = frozenset({"completed", "failed", "cancelled", "timed_out", "stopped"})
 HUMAN = frozenset({"waiting_for_human", "paused"})
@@ -16,7 +16,6 @@ FAST, SLOW = 0.25, 3.0
 """Seconds between two looks: while something happens, and at most while nothing does."""
 PATIENCE = 60.0
 """Seconds for which an API that does not answer is asked again."""
-Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -55,169 +54,95 @@ def _patiently(api: Api, run: str, after: int) -> Page:
             if lasting or time.monotonic() > deadline:
                 raise
             if not told:
-                console(stderr=True).print(f"  [yellow]![/] {_plain(fault.what)} Asking again for {PATIENCE:.0f} s ...")
+                console(stderr=True).print(f"  [yellow]![/] {plain(fault.what)} Asking again for {PATIENCE:.0f} s ...")
                 told = True
             time.sleep(SLOW)
 
 
-@dataclass
-class Story:
-    """Turns events into lines that people read.
+def news(api: Api, story: Story, *, until_human: bool = False) -> Iterator[tuple[Page, list[str]]]:
+    """Yield the news of a run's log with their lines, from where its `story` stands.
 
-    ``seq`` is the last event told; ``begun`` holds when steps began, ``open`` those under way.
+    Ends after the page on which the run has ended or, with `until_human`, it or a run below it waits for a person.
+    Raises Refused when the API stays away.
     """
-
-    seq: int = 0
-    begun: dict[str, str] = field(default_factory=dict[str, str])
-    open: list[str] = field(default_factory=list[str])
-
-    def line(self, event: Event) -> str | None:
-        """Return the line for an event, None for one that nobody needs to see."""
-        path, kind = str(event["path"] or ""), str(event["type"])
-        self._note(kind, path, str(event["at"]))
-        told = _TOLD.get(kind)
-        return told(path, event, self._took(path, event)) if told else None
-
-    def _note(self, kind: str, path: str, at: str) -> None:
-        if kind in {"step_opened", "gate_opened"}:
-            self.begun.setdefault(path, at)
-            self.open = [*self.open, path]
-        elif kind in _CLOSING:
-            self.open = [each for each in self.open if each != path]
-
-    def _took(self, path: str, event: Event) -> float | None:
-        given = event["data"].get("duration_ms")
-        if given is not None or path not in self.begun:
-            return given
-        return _between(self.begun[path], str(event["at"]))
+    for page in pages(api, story.run, story.seq):
+        story.seq = page.last
+        lines = list(filter(None, map(story.line, page.events)))
+        before = story.asks
+        story.asks = before if page.events else _asking(api, story, ending=story.ending)
+        yield (
+            page,
+            [*lines, *_way_on(story.run, page, story.asks if story.asks != before else "", until_human=until_human)],
+        )
+        waits = until_human and bool(story.asks or _needy(page.state, ending=story.ending))
+        if not page.events and (waits or page.state in TERMINAL):
+            return
 
 
-def _between(start: str, end: str) -> float:
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds() * 1000
+def _needy(found: str, *, ending: bool) -> bool:
+    """Tell whether a run in this state waits for a person; one that ends closes its gates by itself."""
+    return found in HUMAN and not (ending and found == "waiting_for_human")
 
 
-def _row(mark: str, path: str, what: str, took: float | None, data: Mapping[str, Any]) -> str:
-    used: Mapping[str, Any] = data.get("used") or {}
-    tokens = f"{used['tokens']:,} tokens" if used.get("tokens") else ""
-    columns = f"{seconds(took):>9}  {tokens:>12}  {money(used.get('usd')):>12}"
-    return f"{mark} {path:<12} {columns}  {what}".rstrip()
+def _asking(api: Api, story: Story, *, ending: bool) -> str:
+    """Return the run below this one that waits for a person; empty when none does."""
+    for child in story.children.values():
+        page = _patiently(api, child.run, child.seq)
+        child.seq = page.last
+        for event in page.events:
+            child.line(event)
+        over_soon = ending or child.ending
+        found = child.run if _needy(page.state, ending=over_soon) else _asking(api, child, ending=over_soon)
+        if found:
+            return found
+    return ""
 
 
-def _completed(path: str, event: Event, took: float | None) -> str:
-    route = event["data"].get("route")
-    return _row("[green]✓[/]", path, f"[dim]→[/] {route}" if route else "", took, event["data"])
+def _way_on(run: str, page: Page, child: str, *, until_human: bool) -> list[str]:
+    """Return what a person can do, where one is needed as of this page: for the run, or for a run below it."""
+    if child:
+        return [f"  [yellow]●[/] run {child} waits for a person: {COMMAND} runs show {child}"]
+    asks = any(event["type"] in ASKING for event in page.events)
+    return [f"  [dim]{way_on(run, page.state)}[/]"] if asks and page.state in HUMAN and not until_human else []
 
 
-def _failed(path: str, event: Event, took: float | None) -> str:
-    error: Mapping[str, Any] = event["data"].get("error") or {}
-    said = f"[red]{_plain(error.get('class'))}[/]: {_plain(error.get('message'))}"
-    return f"[red]✗[/] {path:<12} {seconds(took):>9}  {said}"
+def stream(api: Api, story: Story, *, until_human: bool = False) -> str:
+    """Print the run's events as JSON, one a line, then its state. Returns the state. Raises Refused."""
+    page = Page([], "", story.seq)
+    for page, _ in news(api, story, until_human=until_human):
+        for event in page.events:
+            print_line(event)
+    print_line({"run": story.run, "state": page.state, "seq": page.last})
+    return page.state
 
 
-def _skipped(path: str, event: Event, _took: float | None) -> str:
-    return f"[dim]- {path:<12} skipped{_because(event)}[/]"
-
-
-def _retrying(path: str, event: Event, _took: float | None) -> str:
-    data = event["data"]
-    return f"[yellow]↻[/] {path:<12} once more in {seconds(data.get('delay_ms', 0))} ({_plain(data.get('class'))})"
-
-
-def _paused(path: str, event: Event, _took: float | None) -> str:
-    return f"[yellow]‖[/] {path:<12} paused{_because(event)}"
-
-
-def _gate(path: str, event: Event, _took: float | None) -> str:
-    data = event["data"]
-    who = ", ".join(data.get("roles", ()))
-    return f"[yellow]●[/] {path:<12} waits for {who or 'a person'} to approve {data.get('approves') or 'it'}"
-
-
-def _mailed(path: str, event: Event, _took: float | None) -> str:
-    return f"  {path:<12} [dim]mail to {_plain(event['data'].get('to'))}[/]"
-
-
-def _unmailed(path: str, event: Event, _took: float | None) -> str:
-    data = event["data"]
-    return f"[red]![/] {path:<12} no mail to {_plain(data.get('to'))}: {_plain(data.get('error'))}"
-
-
-def _decided(path: str, event: Event, _took: float | None) -> str:
-    data = event["data"]
-    note = f": {_plain(data['note'])}" if data.get("note") else ""
-    return f"[cyan]◆[/] {path:<12} {state(data['decision'])} by {_plain(data.get('by'))}{note}"
-
-
-def _refused(path: str, event: Event, _took: float | None) -> str:
-    data = event["data"]
-    return f"[yellow]‖[/] {path:<12} does not fit the {data.get('level')}'s budget of {data.get('dimension')}"
-
-
-def _plainly(text: str) -> "Teller":
-    def tell(path: str, _event: Event, _took: float | None) -> str:
-        return f"[yellow]![/] {path:<12} {text}"
-
-    return tell
-
-
-def _because(event: Event) -> str:
-    reason = event["data"].get("reason")
-    return f" ({_plain(REASONS.get(str(reason), reason))})" if reason else ""
-
-
-def _plain(value: object) -> str:
-    """Return text that came from outside, with nothing in it that rich or a terminal would obey."""
-    from rich.markup import escape  # noqa: PLC0415 - keeps `--help` fast
-
-    return escape("".join(sign if sign.isprintable() else " " for sign in str(value if value is not None else "")))
-
-
-Teller = Callable[[str, Event, float | None], str]
-
-_TOLD: dict[str, Teller] = {
-    "step_completed": _completed,
-    "step_failed": _failed,
-    "step_timed_out": _failed,
-    "step_skipped": _skipped,
-    "step_retrying": _retrying,
-    "step_paused": _paused,
-    "gate_opened": _gate,
-    "gate_mailed": _mailed,
-    "gate_mail_failed": _unmailed,
-    "gate_decided": _decided,
-    "budget_refused": _refused,
-    "attempt_lost": _plainly("an attempt was lost; it is charged in full and taken over"),
-    "step_unknown": _plainly("nobody knows whether its call took effect"),
-    "step_cancelled": _plainly("cancelled"),
-    "step_resumed": _plainly("goes on, by a person's word"),
-    "step_fallback": _plainly("its fallback stands in"),
-}
-_ASKING = frozenset({"gate_opened", "step_paused", "step_unknown"})
-_CLOSING = frozenset(
-    {"step_completed", "step_failed", "step_timed_out", "step_skipped", "step_cancelled", "step_unknown"}
-)
-
-
-def follow(api: Api, run: str, story: Story, *, until_human: bool = False) -> str:
+def follow(api: Api, story: Story, *, until_human: bool = False) -> str:
     """Show the run's steps as they finish until it ends or, with `until_human`, until it waits for a person.
 
     Goes on where `story` stands. Returns the state the run is left in. Raises Refused.
     """
-    screen = console()
+    screen, page = console(), Page([], "", story.seq)
     with screen.status("") as status:
-        for page in pages(api, run, story.seq):
-            story.seq = page.last
-            for event in page.events:
-                line = story.line(event)
-                if line:
-                    screen.print(f"  {line}", soft_wrap=True)
-            status.update(f"[dim]{', '.join(dict.fromkeys(story.open)) or page.state} ...[/]")
-            asks = any(event["type"] in _ASKING for event in page.events)
-            if asks and page.state in HUMAN and not until_human:
-                screen.print(f"    [dim]{way_on(run, page.state)}[/]", soft_wrap=True)
-            if not page.events and over(page.state, until_human=until_human):
-                return page.state
-    raise AssertionError  # pages never ends
+        for page, lines in news(api, story, until_human=until_human):
+            for line in lines:
+                screen.print(f"  {line}", soft_wrap=True)
+            status.update(f"[dim]{plain(story.under_way() or page.state)} ...[/]")
+    return page.state
+
+
+def story_of(api: Api, run: str, after: int = 0) -> Story:
+    """Return the story of a run from after event number `after`; its definition is read when it has a map."""
+    return Story(run, after, tally=Tally(lambda: _bodies(api, run)))
+
+
+def _bodies(api: Api, run: str) -> Bodies:
+    """Return what the maps of the run's definition hold; nothing where it cannot be read: then nothing is counted."""
+    try:
+        found = api.get(f"/v1/runs/{segment(run)}")
+        version = api.get(f"/v1/workflows/{segment(str(found['workflow']))}/versions/{found['version']}")
+        return bodies_of(str(version["definition"]))
+    except ApiRefused:
+        return {}
 
 
 def way_on(run: str, found: str) -> str:
@@ -225,8 +150,3 @@ def way_on(run: str, found: str) -> str:
     if found == "paused":
         return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, fail)"
     return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"
-
-
-def over(found: str, *, until_human: bool) -> bool:
-    """Tell whether there is nothing left to wait for."""
-    return found in TERMINAL or (until_human and found in HUMAN)

@@ -1,6 +1,5 @@
 """`run FILE`: a workflow file in this very process, with no cloud at all; kill it, run it again, and it goes on."""
 
-import json
 import os
 import sys
 import threading
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scripts.commands import show
+from scripts.commands.attend import attend
 from scripts.commands.client import ApiRefused
-from scripts.commands.follow import TERMINAL, Story, follow, over, pages
-from scripts.commands.local_runs import LocalRuns, open_workspace, runs_file, signature
-from scripts.commands.output import COMMAND, Refused, console, relative
+from scripts.commands.follow import TERMINAL, follow, story_of, stream
+from scripts.commands.local_runs import LocalRuns, open_workspace, refused_here, runs_file, signature
+from scripts.commands.output import COMMAND, Refused, console, print_line, relative, report
 
 if TYPE_CHECKING:
     from scripts.local.web import Service
@@ -221,7 +221,7 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
     try:
         run, new = start_run(opened.workspace.host(opened.engine), published, request)
     except RequestRefused as refused:
-        raise ApiRefused(refused.status, refused.detail, code=refused.problem) from None
+        raise refused_here(refused, "") from None
     if not new:
         opened.drive(run)
     return run, not new
@@ -229,7 +229,7 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
 
 def _tell(opened: Session, run: str, file: Path, options: Options, *, resumed: bool) -> None:
     if options.as_json:
-        print(json.dumps({"run": run, "new": not resumed}), flush=True)
+        print_line({"run": run, "new": not resumed})
         return
     goes_on = " goes on where it was interrupted (--new starts another)" if resumed else f" of {relative(file)}"
     console().print(f"Run [bold]{run}[/]{goes_on}", soft_wrap=True)
@@ -238,36 +238,25 @@ def _tell(opened: Session, run: str, file: Path, options: Options, *, resumed: b
 
 
 def _finish(opened: Session, run: str, options: Options) -> None:
-    try:
-        ended = _stream(opened, run, options) if options.as_json else _follow(opened, run, options)
-    except KeyboardInterrupt:
-        console(stderr=True).print(f"\nRun {run} stands still. The same command goes on with it.", highlight=False)
-        raise typer.Exit(130) from None
-    if not options.as_json:
-        show.ending(opened.api.get(f"/v1/runs/{run}"))
-    raise typer.Exit(0 if ended == "completed" or (options.until_human and ended not in TERMINAL) else 1)
+    def watched() -> str:
+        if options.as_json:
+            return stream(opened.api, story_of(opened.api, run), until_human=options.until_human)
+        return _follow(opened, run, options)
 
-
-def _stream(opened: Session, run: str, options: Options) -> str:
-    for page in pages(opened.api, run):
-        for event in page.events:
-            print(json.dumps(event, ensure_ascii=False), flush=True)
-        if not page.events and over(page.state, until_human=options.until_human):
-            print(json.dumps({"run": run, "state": page.state, "seq": page.last}), flush=True)
-            return page.state
-    raise AssertionError  # pages never ends
+    stands = f"Run {run} stands still. The same command goes on with it."
+    attend(opened.api, run, watched, interrupted=stands, until_human=options.until_human, as_json=options.as_json)
 
 
 def _follow(opened: Session, run: str, options: Options) -> str:
     """Show the run's steps as they finish; where somebody sits at the terminal, ask them what a person must decide."""
-    story, asks = Story(), sys.stdin.isatty() and sys.stdout.isatty() and not options.until_human
+    story, asks = story_of(opened.api, run), sys.stdin.isatty() and sys.stdout.isatty() and not options.until_human
     if not asks and not options.until_human:
         console().print(f"  [dim]decide from another shell: {COMMAND} approvals list --in-process[/]", soft_wrap=True)
     while True:
-        ended = follow(opened.api, run, story, until_human=asks or options.until_human)
+        ended = follow(opened.api, story, until_human=asks or options.until_human)
         if ended in TERMINAL or not asks:
             return ended
-        _ask(opened, run)
+        _ask(opened, story.asks or run)
 
 
 def _ask(opened: Session, run: str) -> None:
@@ -285,14 +274,9 @@ def _ask_gate(opened: Session, gate: Mapping[str, Any]) -> None:
     console().print()
     show.approval(gate)
     decision = _choice("Decide", ("approve", "reject"))
-    by = typer.prompt("Signed by", default=opened.api.by)
+    opened.api.by = signature(str(typer.prompt("Signed by", default=opened.api.by)))
     note = typer.prompt("Note", default="", show_default=False)
-    opened.api.by = str(by)
-    body = {"decision": decision, "note": note, "digest": gate["digest"] or ""}
-    try:
-        opened.api.post(f"/v1/approvals/{gate['id']}", body)
-    except ApiRefused as refused:
-        console().print(f"[red]✗[/] {show.escaped(refused.what)}", soft_wrap=True)
+    _say(opened, f"/v1/approvals/{gate['id']}", {"decision": decision, "note": note, "digest": gate["digest"] or ""})
 
 
 def _ask_paused(opened: Session, run: str, step: Mapping[str, Any]) -> None:
@@ -302,10 +286,15 @@ def _ask_paused(opened: Session, run: str, step: Mapping[str, Any]) -> None:
         f"\n  [bold]{show.escaped(step['path'])}[/] is {step['status']}. {show.escaped(said)}", soft_wrap=True
     )
     action = _choice("How does it go on", ("retry", "skip", "fail"))
+    _say(opened, f"/v1/runs/{run}/resume", {"step": step["path"], "action": action})
+
+
+def _say(opened: Session, path: str, body: Mapping[str, Any]) -> None:
+    """Pass a person's word on; where it is refused, say why: they are asked again."""
     try:
-        opened.api.post(f"/v1/runs/{run}/resume", {"step": step["path"], "action": action})
+        opened.api.post(path, body)
     except ApiRefused as refused:
-        console().print(f"[red]✗[/] {show.escaped(refused.what)}", soft_wrap=True)
+        report(refused, as_json=False)
 
 
 def _choice(question: str, choices: tuple[str, ...]) -> str:

@@ -10,11 +10,13 @@ from urllib.parse import unquote
 
 import typer
 
+from scripts.commands.advice import remedy
 from scripts.commands.client import Api, ApiRefused
 from scripts.commands.output import ROOT, Refused
 
 if TYPE_CHECKING:
     from shared.api.host import ApiHost
+    from shared.errors import RequestRefused
     from shared.inprocess.workspace import Workspace
     from shared.ports import Engine
 
@@ -37,12 +39,17 @@ def runs_file() -> Path:
     return Path(os.environ.get("SIGNALBOX_RUNS") or (Path(folder) / "runs.db" if folder else DEFAULT))
 
 
-def signature() -> str:
-    """Return how the person at this machine stands in records."""
+def signature(name: str = "") -> str:
+    """Return how a person at this machine stands in records; without a name, the user this process belongs to."""
+    given = name.strip() or _user()
+    return given if "@" in given else f"{given}@localhost"
+
+
+def _user() -> str:
     try:
-        return f"{getpass.getuser()}@localhost"
+        return getpass.getuser()
     except (OSError, KeyError):  # no name for this user id
-        return "you@localhost"
+        return "you"
 
 
 def open_workspace() -> "Workspace":
@@ -88,7 +95,7 @@ class LocalRuns(Api):
     ) -> None:
         self.workspace = workspace
         self._check = check
-        self.by = by or signature()
+        self.by = signature(by)
         self._host = _api_host(workspace, engine)
 
     def get(self, path: str, **query: str | int | None) -> dict[str, Any]:
@@ -124,8 +131,14 @@ class LocalRuns(Api):
             route, names = find_route(method, request.path)
             response = route.endpoint(self._host, Call(request, principal, names))
         except RequestRefused as refused:
-            raise ApiRefused(refused.status, refused.detail, code=refused.problem) from None
+            raise refused_here(refused, request.path) from None
         return response.status, cast("dict[str, Any]", json.loads(response.body))
+
+
+def refused_here(refused: "RequestRefused", path: str) -> ApiRefused:
+    """Return a refusal by this machine's runs, asked at `path`, with what to do about it."""
+    told = remedy(refused.problem, path, here=True)
+    return ApiRefused(refused.status, refused.detail, told, code=refused.problem)
 
 
 def _api_host(workspace: "Workspace", engine: "Engine | None") -> "ApiHost":

@@ -31,6 +31,13 @@ def here(script: str) -> str:
     return shlex.quote(str(ROOT / "scripts" / script) if path.startswith("..") else f".{os.sep}{path}")
 
 
+def version() -> str:
+    """Return the version of this clone, from where it stands: pyproject.toml."""
+    import tomllib  # noqa: PLC0415 - one use
+
+    return str(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"])
+
+
 COMMAND = here("signalbox")
 """What starts this command line from where the user is; what is printed can be copied and runs."""
 _MENTIONED = re.compile(r"(?<![\w./-])signalbox(?= [a-z-])")
@@ -99,6 +106,11 @@ def print_json(data: Any) -> None:
     """Print one JSON value on stdout."""
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
     sys.stdout.flush()
+
+
+def print_line(data: Any) -> None:
+    """Print one JSON value as one line on stdout, at once."""
+    print(json.dumps(data, ensure_ascii=False, default=str), flush=True)
 
 
 def console(*, stderr: bool = False) -> "Console":

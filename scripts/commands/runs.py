@@ -8,11 +8,12 @@ from typing import Annotated, Any, cast
 import typer
 
 from scripts.commands import show
+from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
-from scripts.commands.follow import TERMINAL, Story, follow, over, pages
+from scripts.commands.follow import TERMINAL, follow, story_of, stream
 from scripts.commands.inprocess import Options, go_on, run_file
 from scripts.commands.local_runs import InProcessOption, LocalRuns
-from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, state, table
+from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
@@ -85,7 +86,7 @@ def run(  # noqa: PLR0913 - options
     if not (watch or until_human):
         return print_json(answer) if as_json else _started(found, new=status == 201)  # noqa: PLR2004 - Created
     if as_json:
-        print(json.dumps(answer), flush=True)
+        print_line(answer)
     else:
         console().print(f"Run [bold]{found}[/] of {name}")
     _watch(api, found, until_human=until_human, as_json=as_json)
@@ -218,27 +219,11 @@ def watch(  # noqa: PLR0913 - options
 
 
 def _watch(api: Api, run: str, *, until_human: bool, as_json: bool, after: int = 0) -> None:
-    try:
-        if as_json:
-            ended = _stream(api, run, until_human=until_human, after=after)
-        else:
-            ended = follow(api, run, Story(seq=after), until_human=until_human)
-    except KeyboardInterrupt:
-        console(stderr=True).print(f"\nThe run goes on. Follow it again: {COMMAND} runs watch {run}", soft_wrap=True)
-        raise typer.Exit(130) from None
-    if not as_json:
-        show.ending(api.get(f"/v1/runs/{segment(run)}"))
-    raise typer.Exit(0 if ended == "completed" or (until_human and ended not in TERMINAL) else 1)
+    def watched() -> str:
+        return (stream if as_json else follow)(api, story_of(api, run, after), until_human=until_human)
 
-
-def _stream(api: Api, run: str, *, until_human: bool, after: int) -> str:
-    for page in pages(api, run, after):
-        for event in page.events:
-            print(json.dumps(event, ensure_ascii=False), flush=True)
-        if not page.events and over(page.state, until_human=until_human):
-            print(json.dumps({"run": run, "state": page.state, "seq": page.last}), flush=True)
-            return page.state
-    raise AssertionError  # pages never ends
+    goes_on = f"The run goes on. Follow it again: {COMMAND} runs watch {run}"
+    attend(api, run, watched, interrupted=goes_on, until_human=until_human, as_json=as_json)
 
 
 @runs.command()
@@ -302,11 +287,7 @@ def cancel(
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
     _, answer = api.post(f"/v1/runs/{segment(run)}/cancel", {"reason": reason} if reason else {})
-    if as_json:
-        print_json(answer)
-    else:
-        console().print(f"Run {run} is being cancelled. Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
-    _drive(api, run, as_json=as_json)
+    _go_on(api, answer, f"Run {run} is being cancelled.", as_json=as_json)
 
 
 @runs.command()
@@ -345,16 +326,27 @@ def resume(  # noqa: PLR0913 - options
         body["result"] = _value(result, "--result")
     more = {name: value for name, value in (("usd", usd), ("tokens", tokens), ("steps", steps)) if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
+    _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
+
+
+def _go_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:
+    """Tell what was taken; go on here with an in-process run that no process drives, by leaving with typer.Exit."""
+    run = str(answer["run"])
+    undriven = _undriven(api, run)
     if as_json:
-        print_json(answer)
+        (print_line if undriven else print_json)(answer)  # the first of several lines, or the only value
     else:
-        console().print(f"Step {body['step']}: {action}. Follow the run: {COMMAND} runs watch {run}", soft_wrap=True)
+        console().print(told if undriven else f"{told} Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
     _drive(api, run, as_json=as_json)
+
+
+def _undriven(api: Api, run: str) -> bool:
+    return isinstance(api, LocalRuns) and api.undriven(run) and api.get(f"/v1/runs/{run}")["state"] not in TERMINAL
 
 
 def _drive(api: Api, run: str, *, as_json: bool) -> None:
     """Go on with an in-process run that no process drives. Leaves by typer.Exit then."""
-    if isinstance(api, LocalRuns) and api.undriven(run) and api.get(f"/v1/runs/{run}")["state"] not in TERMINAL:
+    if isinstance(api, LocalRuns) and _undriven(api, run):
         go_on(api, run, as_json=as_json)
 
 

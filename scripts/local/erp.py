@@ -9,9 +9,13 @@
 """
 
 import argparse
+import fcntl
 import json
+import os
 import re
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,8 @@ class Erp(Service):
         super().__init__(port)
         self._file = file
         self._lock = threading.Lock()
-        self._documents: list[Document] = json.loads(file.read_text()) if file is not None and file.exists() else []
+        self._documents: list[Document] = []
+        self._load()
 
     def answer(self, request: Request) -> Answer:
         """Route a request."""
@@ -43,7 +48,7 @@ class Erp(Service):
         return self.refusal(404, f"There is no {request.method} {request.path}.")
 
     def _post(self, key: str | None, body: Any) -> Answer:
-        with self._lock:
+        with self._turn():
             known = next((d for d in self._documents if key is not None and d["key"] == key), None)
             document = known or self._new(key, body)
             document["attempts"] += 1
@@ -57,12 +62,12 @@ class Erp(Service):
         return document
 
     def _find(self, key: str | None) -> Answer:
-        with self._lock:
+        with self._turn():
             found = [dict(d) for d in self._documents if key is None or d["key"] == key]
         return Answer(200, {"count": len(found), "documents": found})
 
     def _void(self, number: str) -> Answer:
-        with self._lock:
+        with self._turn():
             document = next((d for d in self._documents if d["document"] == number), None)
             if document is None:
                 return self.refusal(404, f"There is no document {number}.")
@@ -70,9 +75,32 @@ class Erp(Service):
             self._save()
             return Answer(200, dict(document))
 
-    def _save(self) -> None:
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """Let one request at a time see the documents, also of those that other processes keep in the same file."""
+        with self._lock:
+            if self._file is None:
+                yield
+                return
+            with self._file.with_name(f"{self._file.name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # goes back when the file is closed, or its process ends
+                self._load()
+                yield
+
+    def _load(self) -> None:
         if self._file is not None:
-            self._file.write_text(json.dumps(self._documents, indent=1))
+            self._documents = json.loads(self._file.read_text("utf-8")) if self._file.exists() else []
+
+    def _save(self) -> None:
+        """Keep the documents: whatever ends this process, the file holds all of them as before or as after this."""
+        if self._file is None:
+            return
+        fresh = self._file.with_name(f"{self._file.name}.new")
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(self._documents, indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._file)
 
 
 def main() -> None:

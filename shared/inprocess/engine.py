@@ -78,9 +78,9 @@ class InProcess(Engine):
     # --- the port -----------------------------------------------------------------------------------------------
 
     def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:  # noqa: ARG002 - a run has one execution
-        """Drive a run, or unwind one that is driven here. Starting again is harmless."""
+        """Drive a run, or unwind one: also a child whose driver has died. Starting again is harmless."""
         run = str(data["run"]["id"])
-        if machine != UNWIND:
+        if machine != UNWIND or run not in self.places.runs():
             self.host(run)
             return
         with self.places.awake(run) as live:

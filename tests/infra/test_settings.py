@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.settings import ENVIRONMENTS, UnknownEnvironmentError, settings_for
+from scripts.commands.deploy import environments
 from shared.settings import Person
 
 
@@ -46,3 +47,7 @@ def test_every_environment_fits_its_own_name():
 def test_environments_of_one_account_never_match_each_others_machines():
     patterns = [settings.machines for settings in ENVIRONMENTS.values()]
     assert not [(a, b) for a in patterns for b in patterns if a != b and a.startswith(b)]
+
+
+def test_the_command_line_knows_the_environments_without_importing_them():
+    assert environments() == sorted(ENVIRONMENTS)

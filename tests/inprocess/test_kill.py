@@ -72,7 +72,7 @@ def check(path, erp, what):
 def test_killed_at_any_commit_the_run_completes_and_posts_once(tmp_path, erp, moment):
     killed = 0
     for number in range(1, 20):
-        erp._documents.clear()
+        (tmp_path / "erp.json").unlink(missing_ok=True)
         path = tmp_path / f"{number}.db"
         code = alive(path, erp, number=number, moment=moment)
         killed += code == -signal.SIGKILL

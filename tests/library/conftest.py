@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "flows"), str(Path(__file__).parent)]
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS / "flows"), str(TESTS / "inprocess"), str(Path(__file__).parent)]
 
 
 @pytest.fixture

@@ -324,6 +324,14 @@ def test_a_refusal_is_json_for_programs(tmp_path):
     assert json.loads(done.stdout)["error"]["code"] == "no_target"
 
 
+def test_deploy_looks_at_the_environments_name_first():
+    done = process("deploy", "--env", "nope", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"]) == (2, "wrong_usage")
+    assert "'nope'" in error["message"]
+    assert "dev, local, prod" in error["message"]
+
+
 def test_deploy_needs_region_and_credentials(tmp_path):
     nowhere = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "HOME": str(tmp_path)}
     nowhere |= {"AWS_EC2_METADATA_DISABLED": "true"}

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from rich.text import Text
 
 from scripts.commands import follow as following
 from scripts.commands.client import Api, ApiRefused, Unreachable
-from scripts.commands.follow import Page, Story, follow, over, pages
+from scripts.commands.follow import Page, follow, pages, stream
+from scripts.commands.story import Story
 
 
 def event(seq, kind, path=None, at="2026-01-01T00:00:00.000Z", **data):
@@ -58,7 +61,7 @@ def test_whoever_watches_is_told_what_a_person_can_do(monkeypatch, capsys, state
         Page([], "completed", 2),
     ]
     monkeypatch.setattr(following, "pages", lambda *_: iter(said))
-    assert follow(Api("http://127.0.0.1:1", "t"), "RUN", Story()) == "completed"
+    assert follow(Api("http://127.0.0.1:1", "t"), Story("RUN")) == "completed"
     assert capsys.readouterr().out.count(f"signalbox {'runs ' if shown == 'resume' else ''}{shown} RUN") == 1
 
 
@@ -80,20 +83,34 @@ def test_unknown_events_are_passed_over():
     assert told(Story(), event(1, "something_new", "a"), event(2, "run_completed")) == [None, None]
 
 
+def test_programs_and_people_follow_by_the_same_loop(monkeypatch, capsys):
+    said = [Page([event(1, "run_started")], "running", 1), Page([], "running", 1), Page([], "completed", 1)]
+    monkeypatch.setattr(following, "pages", lambda *_: iter([*said, None]))  # nothing is asked for after the end
+    assert stream(Api("http://127.0.0.1:1", "t"), Story("RUN")) == "completed"
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [event(1, "run_started"), {"run": "RUN", "state": "completed", "seq": 1}]
+
+
 @pytest.mark.parametrize(
-    ("state", "until_human", "ends"),
+    ("state", "ending", "until_human", "ends"),
     [
-        ("completed", False, True),
-        ("stopped", False, True),
-        ("running", True, False),
-        ("paused", False, False),
-        ("paused", True, True),
-        ("waiting_for_human", False, False),
-        ("waiting_for_human", True, True),
+        ("completed", False, False, True),
+        ("stopped", False, True, True),
+        ("running", False, True, False),
+        ("paused", False, False, False),
+        ("paused", False, True, True),
+        ("paused", True, True, True),
+        ("waiting_for_human", False, False, False),
+        ("waiting_for_human", False, True, True),
+        ("waiting_for_human", True, True, False),  # it is being cancelled: its gate closes by itself
     ],
 )
-def test_when_there_is_nothing_left_to_wait_for(state, until_human, ends):
-    assert over(state, until_human=until_human) is ends
+def test_when_there_is_nothing_left_to_wait_for(monkeypatch, state, ending, until_human, ends):
+    begun = [event(1, "run_unwinding", towards="cancelled", reason="mistake")] if ending else []
+    said = [Page(begun, state, 1), Page([], state, 1), Page([], "failed", 1)]
+    monkeypatch.setattr(following, "pages", lambda *_: iter(said))
+    found = follow(Api("http://127.0.0.1:1", "t"), Story("RUN"), until_human=until_human)
+    assert found == (state if ends else "failed")
 
 
 class Log:

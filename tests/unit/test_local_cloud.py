@@ -1,11 +1,14 @@
 """The ERP posts once per key; processes are never mistaken for one another; the clean environment is clean."""
 
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -46,6 +49,43 @@ def test_a_key_posts_one_document_and_counts_attempts(erp):
     assert first.json()["document"] == second.json()["document"] == "DOC-000001"
     found = httpx2.get(f"{erp.url}/documents", params={"key": "k"}).json()
     assert (found["count"], found["documents"][0]["attempts"]) == (1, 2)
+
+
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+def test_killed_while_it_writes_it_loses_no_document(tmp_path, moment):
+    file = tmp_path / "documents.json"
+    running = Erp(file=file)
+    running._post("a", {"amount": 1})
+
+    def dying():
+        for place, name in ((os, "fsync"), (Path, "replace")):
+            if name == moment:
+                setattr(place, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        running._post("b", {"amount": 2})
+
+    child = multiprocessing.get_context("fork").Process(target=dying)
+    child.start()
+    child.join(30)
+    running.server_close()
+    assert child.exitcode == -signal.SIGKILL
+    again = Erp(file=file)
+    again._post("c", {"amount": 3})
+    again.server_close()
+    assert [(one["document"], one["key"]) for one in json.loads(file.read_text())] == [
+        ("DOC-000001", "a"),
+        ("DOC-000002", "c"),
+    ]
+
+
+def test_two_processes_on_one_file_lose_none_of_each_others_documents(tmp_path):
+    file = tmp_path / "documents.json"
+    one, other = Erp(file=file), Erp(file=file)
+    for number, each in enumerate((one, other, one)):
+        each._post(f"k{number}", {})
+    assert other._find(None).body["count"] == 3
+    assert one._post("k1", {}).body["attempts"] == 2
+    for each in (one, other):
+        each.server_close()
 
 
 def test_without_a_key_every_post_is_a_document(erp):

@@ -1,0 +1,32 @@
+"""What to do about a refusal of the API, by its stable code; the same for a server and for this machine's runs."""
+
+BY_CODE = {
+    "already_decided": "`signalbox approvals show` shows who decided it and when.",
+    "digest_mismatch": "`signalbox approvals show` shows what would run now.",
+    "expired": "`signalbox runs show` shows what has become of the run.",
+    "idempotency_mismatch": "Another request needs another --idempotency-key.",
+    "initiator": "Somebody else whom it is asked of decides it, with a token or a link of their own.",
+    "invalid_id": "`signalbox runs list` shows the ids of runs, `signalbox approvals list` those of approvals.",
+    "not_paused": "`signalbox runs show` shows how its steps stand.",
+    "run_ended": "`signalbox runs show` shows how it ended. Another run is another story: signalbox run --help",
+    "unauthenticated": "Give it with --token or SIGNALBOX_TOKEN; without both, the local cloud's own is used.",
+    "forbidden": "Use a token that has the role.",
+    "unknown_step": "`signalbox runs show` shows its steps.",
+}
+HERE = {"initiator": "Somebody else decides it, from any shell: signalbox approvals approve APPROVAL --as NAME"}
+"""Where the runs are this machine's own."""
+NOT_FOUND = {
+    "/v1/runs/": "`signalbox runs list` shows the runs.",
+    "/v1/approvals/": "`signalbox approvals list` shows what waits for a decision.",
+}
+"""Where to find what there is, by the path that was asked for."""
+
+
+def remedy(code: str, path: str, *, here: bool = False) -> str:
+    """Return what to do about a refusal of `code`; empty where its own words say all. ``here`` = no server refused."""
+    if code == "not_found":
+        found = next((told for start, told in NOT_FOUND.items() if path.startswith(start)), "")
+    else:
+        found = (HERE.get(code) if here else None) or BY_CODE.get(code, "")
+    found = found.replace("APPROVAL", path.rpartition("/")[2])
+    return found.replace(" list` ", " list --in-process` ") if here else found

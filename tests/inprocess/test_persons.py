@@ -1,0 +1,59 @@
+"""Who decides in-process: the system's user, or who is named; never who started a run that forbids it."""
+
+from __future__ import annotations
+
+import getpass
+
+import pytest
+from shell import Shell
+
+ME = f"{getpass.getuser()}@localhost"
+FILE = """workflow: four_eyes
+steps:
+  check: {type: human_gate, approvers: [finance], subject: Decide, not_initiator: NOT}
+  after: {type: transform, needs: [check], set: {note: "${ steps.check.output.notes }"}}
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    def start(*, forbidden):
+        file = tmp_path / "four_eyes.yaml"
+        file.write_text(FILE.replace("NOT", str(forbidden).lower()))
+        shell = Shell(tmp_path)
+        ended = shell("run", str(file), "--until-human")[-1]
+        assert ended["state"] == "waiting_for_human"
+        return shell, ended["run"], shell.run(ended["run"])["gates"][0]["id"]
+
+    return start
+
+
+def test_who_started_a_run_is_refused_and_told_who_may_decide_it(waiting):
+    shell, run, gate = waiting(forbidden=True)
+    for name in ((), ("--as", getpass.getuser()), ("--as", ME)):
+        error = shell("approvals", "approve", run, *name, code=1)["error"]
+        assert error["code"] == "initiator"
+        assert f"approvals approve {gate} --as NAME" in error["remedy"]
+    assert shell("approvals", "approve", gate, "--as", "ann", "--note", "fine")["by"] == "ann@localhost"
+    assert shell("runs", "resume", run)[-1]["state"] == "completed"
+
+
+def test_the_systems_user_decides_unless_somebody_is_named(waiting):
+    shell, run, _ = waiting(forbidden=False)
+    assert shell("approvals", "reject", run)["by"] == ME
+
+
+def test_a_full_address_is_taken_as_it_is(waiting):
+    shell, run, _ = waiting(forbidden=True)
+    assert (
+        shell("approvals", "reject", "latest", "--in-process", "--as", "ben@example.test")["by"] == "ben@example.test"
+    )
+    assert shell.run(run)["gates"][0]["status"] == "rejected"
+
+
+@pytest.mark.parametrize("command", ["approve", "reject"])
+def test_against_a_server_the_token_says_who(tmp_path, command):
+    shell = Shell(tmp_path, SIGNALBOX_URL="http://127.0.0.1:1", SIGNALBOX_TOKEN="t")
+    error = shell("approvals", command, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--as", "ann", code=2)["error"]
+    assert error["code"] == "wrong_usage"
+    assert "the token says who decides" in error["message"]
