@@ -86,6 +86,7 @@ class Story:
         elif kind in _CLOSING:
             self.open = [each for each in self.open if each != path]
             self.children.pop(path, None)
+            self.tally.part(path)
         if kind == "map_entered":
             self.tally.enter(path, int(event["data"]["items"]))
         elif kind == "loop_iteration":
@@ -203,7 +204,8 @@ def _turn(path: str, event: Event, _took: float | None) -> str:
 
 def _child(path: str, event: Event, _took: float | None) -> str:
     data = event["data"]
-    return f"{_head('[cyan]▸[/]', path)} run {plain(data['child'])} of {plain(data['workflow'])}"
+    what = f" of {plain(data['workflow'])}" if "workflow" in data else ""
+    return f"{_head('[cyan]▸[/]', path)} run {plain(data['child'])}{what}"
 
 
 def _waits(path: str, event: Event, _took: float | None) -> str:
@@ -265,6 +267,7 @@ LEFT_OUT = frozenset(
     {
         "run_started",  # whoever follows a run has just been told its id
         "step_opened",  # the line of what is under way, and its end
+        "child_raised",  # a part has taken more of the budget that it shares with the whole
         *("run_completed", "run_failed", "run_cancelled", "run_timed_out", "run_stopped"),  # the summary at the end
     }
 )

@@ -51,6 +51,7 @@ class Tally:
     _known: Bodies | None = None
     _counts: dict[str, int] = field(default_factory=dict[str, int])
     _items: dict[str, Item] = field(default_factory=dict[str, Item])
+    _parts: dict[str, int] = field(default_factory=dict[str, int])
 
     def enter(self, path: str, count: int) -> None:
         """Note that a map begins."""
@@ -78,19 +79,30 @@ class Tally:
         before, item.over = item.over, True
         return not before
 
+    def part(self, path: str) -> None:
+        """Note that a part of a map, a child run with a range of its items, is over."""
+        container, _, numbers = path.removesuffix("]").rpartition("[")
+        first, _, last = numbers.partition("-")
+        if last and container in self._counts:
+            self._parts[path] = int(last) - int(first) + 1
+
     def progress(self, container: str) -> str:
         """Return how far a map is; empty where that is not known."""
         if container not in self._counts:
             return ""
         over = sum(item.over and item.path.rpartition("[")[0] == container for item in self._items.values())
+        over += sum(count for path, count in self._parts.items() if path.rpartition("[")[0] == container)
         return f"{over}/{self._counts[container]} items"
 
 
 def _places(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the containers around a path, outermost first, each with the item that the path stands in."""
+    """Yield the containers around a path, outermost first, each with the item that the path stands in.
+
+    A part (``each[0-99]``) is no item: it tells of itself when it is over.
+    """
     parts = path.split("/")
     for number, part in enumerate(parts, 1):
-        if part.endswith("]"):
+        if part.endswith("]") and "-" not in part:
             item = "/".join(parts[:number])
             yield item.rpartition("[")[0], item
 

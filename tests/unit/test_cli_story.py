@@ -110,6 +110,19 @@ def test_a_step_that_fails_while_the_rest_goes_on_settles():
     assert lines[2].endswith("1/1 items")
 
 
+def test_a_map_in_parts_is_told_by_its_parts():
+    s = story()
+    lines = told(
+        s,
+        event("map_entered", "each", items=120, parts=4),
+        event("child_started", "each[0-29]", child="RUN", part="each[0-29]"),
+        event("step_completed", "each[0-29]", 3, used={}, duration_ms=3000),
+    )
+    assert lines[1].split() == ["▸", "each[0-29]", "run", "RUN"]
+    assert lines[2].split() == ["✓", "each[0-29]", "3.00", "s"]
+    assert s.under_way() == "each 30/120 items"
+
+
 def test_a_map_whose_definition_is_not_known_is_told_step_by_step():
     lines = told(Story(), event("map_entered", "each", items=1), event("step_completed", "each[0]/read"))
     assert lines[1].split() == ["✓", "each[0]/read"]
