@@ -6,8 +6,10 @@ spent + reserved never exceeds a limit, not for an instant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shared.ledger.records import replace
 
 if TYPE_CHECKING:
     from shared.ledger.records import Amount, Head

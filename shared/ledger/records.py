@@ -7,9 +7,9 @@ epoch, UTC; money is nano-USD.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from shared.values import Value
 
@@ -85,9 +85,12 @@ class Call:
     at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
-    """What all records share: the revision that conditional writes compare. 0 = not stored yet."""
+    """What all records share: the revision that conditional writes compare. 0 = not stored yet.
+
+    Records keep their fields in a dict, without slots: ``replace`` then copies them all at once.
+    """
 
     rev: int = 0
     NESTED: ClassVar[dict[str, type]] = {}
@@ -99,9 +102,10 @@ class Record:
 
     def to_item(self) -> dict[str, Any]:
         """Return plain data without empty fields."""
-        given = {name: getattr(self, name) for name in _names(type(self))}
-        nested = self.NESTED
-        return {n: asdict(v) if n in nested else v for n, v in given.items() if v is not None}
+        item = {name: value for name, value in vars(self).items() if value is not None}
+        for name in self.NESTED.keys() & item.keys():
+            item[name] = _plain(item[name])
+        return item
 
     @classmethod
     def from_item(cls, item: dict[str, Any]) -> Self:
@@ -110,9 +114,30 @@ class Record:
         return cls(**known)
 
 
+R = TypeVar("R", bound=Record)
+
+
+def replace(record: R, **changes: Any) -> R:
+    """Return the record with ``changes``, as ``dataclasses.replace`` does, in a tenth of the time.
+
+    Every step makes a dozen of these. Raises TypeError for a field that the record does not have.
+    """
+    known = vars(record)
+    if not changes.keys() <= known.keys():
+        raise TypeError(f"{type(record).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
+    made = object.__new__(type(record))
+    vars(made).update(known, **changes)
+    return made
+
+
 @cache
-def _names(kind: type[Record]) -> tuple[str, ...]:
+def _names(kind: type) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind))
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Return a nested value as plain data; its own fields are plain."""
+    return {name: getattr(value, name) for name in _names(type(value))}
 
 
 def _revive(raw: Any, kind: type | None) -> Any:
@@ -121,7 +146,7 @@ def _revive(raw: Any, kind: type | None) -> Any:
     return tuple(cast("list[Any]", raw)) if isinstance(raw, list) else raw
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Head(Record):
     """The run's counters. ``left`` = limit - spent - reserved; None = no limit in that dimension.
 
@@ -164,7 +189,7 @@ class Head(Record):
         return "running" if self.seq > 1 else "pending"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Run(Record):
     """Facts about the run, and its state for lists (a projection that follows the head).
 
@@ -200,7 +225,7 @@ class Run(Record):
         return "RUN"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Step(Record):
     """One step instance with its ledger entry and its hold.
 
@@ -259,7 +284,7 @@ class Step(Record):
         return f"STEP#{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Gate(Record):
     """One request for a person's decision, bound by ``digest`` to what will run."""
 
@@ -295,7 +320,7 @@ class Gate(Record):
         return f"GATE#{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Park(Record):
     """A registered task token: an await or a paused step. ``answer`` is what was sent, once somebody settled it."""
 
@@ -311,7 +336,7 @@ class Park(Record):
         return f"PARK#{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Kept(Record):
     """An event from outside (``data`` as canonical JSON), kept until the wait at ``used_by`` uses it."""
 
@@ -327,7 +352,7 @@ class Kept(Record):
         return f"KEPT#{self.id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Event(Record):
     """One entry of the run's append-only log; ``seq`` counts from 1 without gaps."""
 
@@ -344,7 +369,7 @@ class Event(Record):
         return f"EVENT#{self.seq:010d}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Request(Record):
     """An idempotent start request: which run it made, and the digest of what was asked."""
 

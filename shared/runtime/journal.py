@@ -6,11 +6,11 @@ because after a lost answer it is asked again with the records that it already w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.errors import NotFound, StoreConflict, TransientFailure
-from shared.ledger.records import Event, Gate, Head, Kept, Park, Record, Run, Step, revive, run_partition
+from shared.ledger.records import Event, Gate, Head, Kept, Park, Record, Run, Step, replace, revive, run_partition
 from shared.ports import Key, Write
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ class Journal:
         rest = self.read(["RUN"])
         kinds = ("GATE#", "KEPT#", "PARK#", "STEP#")
         items = [item for kind in kinds for item in self._store.query(self.pk, kind)]
-        return replace(rest.with_(revive(item) for item in items), whole=True)
+        known = rest.with_(revive(item) for item in items)
+        return Snapshot(known.records, known.asked, whole=True)
 
     def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:
         """Return the events with ``seq`` above ``after``, in order."""

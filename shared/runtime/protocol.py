@@ -8,13 +8,13 @@ Each recognises its own earlier success, so it may be asked again after a lost a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.budget import rules
 from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
 from shared.ids import sha256
-from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
+from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step, replace
 from shared.runtime.host import COMPENSATE, FALLBACK
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import closed, scope_of
