@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cache
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 from shared.values import Value
@@ -135,9 +136,15 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind))
 
 
-def _plain(value: Any) -> dict[str, Any]:
+@cache
+def _reader(kind: type) -> tuple[tuple[str, ...], attrgetter[tuple[Any, ...]]]:
+    return _names(kind), attrgetter(*_names(kind))
+
+
+def _plain(value: object) -> dict[str, Any]:
     """Return a nested value as plain data; its own fields are plain."""
-    return {name: getattr(value, name) for name in _names(type(value))}
+    names, read = _reader(type(value))
+    return dict(zip(names, read(value), strict=True))
 
 
 def _revive(raw: Any, kind: type | None) -> Any:

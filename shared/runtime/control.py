@@ -96,7 +96,8 @@ def finish(host: Host, task: Task) -> dict[str, Any]:
     manifest, journal = host.manifest(task), host.journal(task)
     seen = skip_unreached(host, task, journal.read_all())
     ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
-    answer_parent(host, task.tenant, task.run)
+    if seen.run.parent:
+        answer_parent(host, task.tenant, task.run)
     return {"status": ended}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
@@ -35,11 +36,11 @@ def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
 
     The run, the step, its sources and what its expressions mention, its gate, the containers around it.
     """
-    conditions = [plan.when, *(edge.when for edge in plan.needs)]
-    names = mentioned(dict(plan.spec), conditions) | {edge.source for edge in plan.needs}
+    words = _words(plan)
+    names = words.steps | {edge.source for edge in plan.needs}
     places = {place_of(name, manifest, scope) for name in names} - {None}
     keys = {"RUN", f"STEP#{scope}{plan.id}", *(f"STEP#{place}" for place in places), *frame_keys(scope)}
-    if any(_LOOP.search(text) for text in _texts([dict(plan.spec), conditions])):
+    if words.loop:
         keys |= _previous_keys(manifest, scope)
     return keys | ({f"GATE#{scope}{plan.approved_by}"} if plan.approved_by else set())
 
@@ -76,7 +77,40 @@ def _texts(value: Any) -> Iterable[str]:
 
 def mentions_inputs(plan: StepPlan) -> bool:
     """Tell whether any of the step's own expressions reads ``inputs``."""
-    return any(_INPUTS.search(text) for text in _texts([dict(plan.spec), [plan.when]]))
+    return _words(plan).inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a step's expressions mention: steps, ``loop``, ``inputs``."""
+
+    steps: frozenset[str]
+    loop: bool
+    inputs: bool
+
+
+_KNOWN: dict[int, tuple[StepPlan, _Words]] = {}
+"""By the plan's identity: plans are frozen and met again and again, but have no hash."""
+_MOST_KNOWN = 10_000
+
+
+def _words(plan: StepPlan) -> _Words:
+    known = _KNOWN.get(id(plan))
+    if known is None or known[0] is not plan:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        known = _KNOWN[id(plan)] = plan, _read(plan)
+    return known[1]
+
+
+def _read(plan: StepPlan) -> _Words:
+    own = [dict(plan.spec), plan.when]
+    all_ = [own, [edge.when for edge in plan.needs]]
+    return _Words(
+        steps=mentioned(all_),
+        loop=any(map(_LOOP.search, _texts(all_))),
+        inputs=any(map(_INPUTS.search, _texts(own))),
+    )
 
 
 def merge(kind: Merge, outputs: Mapping[str, Any]) -> Any:
@@ -109,17 +143,23 @@ class Scope:
     """Names for the expressions of one step instance, from a snapshot that holds the records it mentions."""
 
     def __init__(self, seen: Snapshot, blobs: Blobs, manifest: Manifest, scope: str = "", **extra: Any) -> None:
-        run = seen.run
         self._seen = seen
         self._blobs = blobs
         self._manifest = manifest
-        self.names: dict[str, Any] = {
-            "input": values.load(run.input, blobs),
-            "steps": dict(self._steps(scope)),
+        self._scope = scope
+        self._extra = extra
+
+    @cached_property
+    def names(self) -> dict[str, Any]:
+        """All names; made when the first expression is read, since most steps' conditions have none."""
+        run = self._seen.run
+        return {
+            "input": values.load(run.input, self._blobs),
+            "steps": dict(self._steps(self._scope)),
             "run": {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant},
             "trigger": {"kind": run.trigger, "initiator": run.initiator},
-            **self._frames(scope),
-            **extra,
+            **self._frames(self._scope),
+            **self._extra,
         }
 
     def _steps(self, scope: str) -> Iterator[tuple[str, dict[str, Any]]]:

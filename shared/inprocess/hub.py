@@ -1,0 +1,205 @@
+"""The one thread on which all runs move, and those that make its calls.
+
+Everything that a run does is short but for its calls. So one thread does it all, one thing after the other, each in a
+*greenlet*: a function that can stand still in the middle without holding a thread. It stands still where it calls a
+tool or a model (``away``): another thread makes the call, and not before what it follows from is on the disk. When
+nothing moves any more, what all have decided is written together, and the calls begin.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from shared.errors import SignalboxError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shared.inprocess.tick import Ticks
+
+T = TypeVar("T")
+LOG = logging.getLogger("signalbox")
+LONGEST = 0.02
+"""Seconds after which what was decided is written although more could move: others wait to write as well."""
+
+
+class Hub:
+    """``calls`` may be made at a time; 0 = by the caller of ``drain``. ``failed`` is told when a tick is lost."""
+
+    def __init__(self, ticks: Ticks, calls: int, failed: Callable[[Exception], None]) -> None:
+        self._ticks, self._most, self._failed = ticks, calls, failed
+        self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._leaving: list[_Call] = []
+        self._loop: greenlet | None = None
+        self._callers: list[threading.Thread] = []
+        self._idle = threading.Semaphore(0)
+        self._stopped = False
+
+    # --- for those who have something to do ---------------------------------------------------------------------------
+
+    def put(self, job: Callable[[], object]) -> None:
+        """Let the hub's thread do this, in a greenlet of its own. Any thread may ask for it."""
+        self._inbox.put(partial(_begin, job))
+
+    def away(self, work: Callable[[], T]) -> T:
+        """Let another thread do what may take long, once all that was decided so far is on the disk."""
+        if not self._is_inside():
+            return work()
+        answer = self._wait(work)
+        if answer.error is not None:
+            raise answer.error
+        return answer.result
+
+    def saved(self) -> None:
+        """Wait until all that was decided so far is on the disk."""
+        if self._is_inside():
+            self._wait(None)
+
+    def _is_inside(self) -> bool:
+        return self._loop is not None and getcurrent().parent is self._loop
+
+    def _wait(self, work: Callable[[], Any] | None) -> _Answer:
+        self._leaving.append(_Call(getcurrent(), work))
+        return self._loop.switch() if self._loop else _NOTHING
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Let everything move until the hub is stopped."""
+        self._enter()
+        while not self._stopped:
+            self._do(self._inbox.get())
+            self._move()
+        self._leave()
+
+    def drain(self) -> None:
+        """Without other threads: let everything move until nothing does."""
+        self._enter()
+        while not self._inbox.empty():
+            self._move()
+        self._leave()
+
+    def stop(self) -> None:
+        """Stop when the tick at hand has ended."""
+        self._stopped = True
+        self._inbox.put(getcurrent)
+        for _ in self._callers:
+            self._outbox.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Wait for the threads, each that long at most: a call cannot be broken off."""
+        for thread in self._callers:
+            thread.join(seconds)
+
+    def _enter(self) -> None:
+        self._loop = getcurrent()
+        self._ticks.enter()
+
+    def _leave(self) -> None:
+        self._loop = None
+        self._ticks.leave()
+
+    def _move(self) -> None:
+        """Do what there is to do, write what was decided, and let go who has waited for that."""
+        end = time.monotonic() + LONGEST
+        while time.monotonic() < end:
+            try:
+                job = self._inbox.get_nowait()
+            except queue.Empty:
+                break
+            self._do(job)
+        leaving, self._leaving = self._leaving, []
+        try:
+            self._ticks.finish()
+        except SignalboxError as error:
+            self._lose(leaving, error)
+        else:
+            self._let_go(leaving)
+
+    def _do(self, job: Callable[[], object]) -> None:
+        try:
+            job()
+        except Exception as error:
+            LOG.exception("something did not move")
+            self._failed(error)
+
+    def _lose(self, leaving: list[_Call], error: Exception) -> None:
+        """Forget what could not be written. The records know how to go on, as after a crash."""
+        self._failed(error)
+        for call in leaving:
+            call.waiting.throw(GreenletExit)
+
+    def _let_go(self, leaving: list[_Call]) -> None:
+        for call in leaving:
+            if call.work is not None and self._most:
+                self._send(call)
+            else:
+                self._inbox.put(partial(_make, call))
+
+    # --- the callers --------------------------------------------------------------------------------------------------
+
+    def _send(self, call: _Call) -> None:
+        if not self._idle.acquire(blocking=False) and len(self._callers) < self._most:
+            self.hire()
+        self._outbox.put(call)
+
+    def hire(self) -> None:
+        """Start one more thread for calls: when one is needed, or instead of one whose call does not end."""
+        thread = threading.Thread(target=self._make_calls, name=f"signalbox-{len(self._callers)}", daemon=True)
+        self._callers.append(thread)
+        thread.start()
+
+    def dismiss(self) -> None:
+        """End one of these threads: a call has ended after all."""
+        self._outbox.put(None)
+
+    def _make_calls(self) -> None:
+        while (call := self._outbox.get()) is not None:
+            switch = _make_for(call)
+            self._idle.release()
+            self._inbox.put(switch)
+
+
+class _Call(NamedTuple):
+    """Who stands still until ``work`` is done; None = only until the tick has ended."""
+
+    waiting: greenlet
+    work: Callable[[], Any] | None
+
+
+class _Answer(NamedTuple):
+    result: Any = None
+    error: BaseException | None = None
+
+
+_NOTHING = _Answer()
+
+
+def _begin(job: Callable[[], object]) -> None:
+    greenlet(job).switch()
+
+
+def _make(call: _Call) -> None:
+    _make_for(call)()
+
+
+def _make_for(call: _Call) -> Callable[[], object]:
+    """Make a call; return what lets go on, on the hub's thread, who waits for it."""
+    return partial(call.waiting.switch, _answer(call.work) if call.work else _NOTHING)
+
+
+def _answer(work: Callable[[], Any]) -> _Answer:
+    try:
+        return _Answer(work())
+    except SystemExit as error:  # a call does not end its host
+        return _Answer(error=RuntimeError(f"the call wanted to end the process: {error}"))
+    except BaseException as error:  # noqa: BLE001 - it belongs to the one who waits
+        return _Answer(error=error)
