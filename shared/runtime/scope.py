@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from shared.errors import PermanentFailure
 from shared.runtime.scopes import container_of, enclosing, frame_keys, graph_at, number_of, place_of, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from shared.ledger.records import Step
     from shared.manifest import Manifest, Merge, StepPlan
@@ -139,6 +140,27 @@ def _deep(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+class _Names(Mapping[str, Any]):
+    """Names of which each is made when it is read first: most expressions read one or two."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]], made: dict[str, Any]) -> None:
+        self._makers, self._made = makers, made
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a name's value. Raises KeyError."""
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over all names."""
+        return iter({**self._makers, **self._made})
+
+    def __len__(self) -> int:
+        """Count the names."""
+        return len({**self._makers, **self._made})
+
+
 class Scope:
     """Names for the expressions of one step instance, from a snapshot that holds the records it mentions."""
 
@@ -150,23 +172,25 @@ class Scope:
         self._extra = extra
 
     @cached_property
-    def names(self) -> dict[str, Any]:
+    def names(self) -> Mapping[str, Any]:
         """All names; made when the first expression is read, since most steps' conditions have none."""
-        run = self._seen.run
-        return {
-            "input": values.load(run.input, self._blobs),
-            "steps": dict(self._steps(self._scope)),
-            "run": {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant},
-            "trigger": {"kind": run.trigger, "initiator": run.initiator},
-            **self._frames(self._scope),
-            **self._extra,
-        }
+        makers = {"input": self._input, "steps": self._steps, "run": self._run, "trigger": self._trigger}
+        return _Names(makers, {**self._frames(self._scope), **self._extra})
 
-    def _steps(self, scope: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        scopes = enclosing(scope)
-        for step in self._seen.steps():
-            if scope_of(step.path) in scopes and not step.path.endswith("]"):
-                yield step.path.rpartition("/")[2], self._shown(step)
+    def _input(self) -> Any:
+        return values.load(self._seen.run.input, self._blobs)
+
+    def _run(self) -> dict[str, Any]:
+        run = self._seen.run
+        return {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant}
+
+    def _trigger(self) -> dict[str, Any]:
+        return {"kind": self._seen.run.trigger, "initiator": self._seen.run.initiator}
+
+    def _steps(self) -> dict[str, Any]:
+        scopes = enclosing(self._scope)
+        steps = [one for one in self._seen.steps() if scope_of(one.path) in scopes and not one.path.endswith("]")]
+        return {step.path.rpartition("/")[2]: self._shown(step) for step in steps}
 
     def _shown(self, step: Step) -> dict[str, Any]:
         failure = asdict(step.failure) if step.failure else None
