@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cel_expr_python import cel
 
 _NOT_PLAIN = object()
-_PATH = re.compile(r"[a-z_]\w*(\.[a-z_]\w*)+")
+_PATH = re.compile(r"[a-z_]\w*(\.[a-z_]\w*)+", re.ASCII)
 _WORD = 2**63
 """Integers of CEL are smaller."""
 _QUOTES = ('"""', "'''", '"', "'")
@@ -81,15 +81,22 @@ def _look_up(expression: str, names: Mapping[str, Any]) -> Any:
 
     Only where there can be no doubt: names and fields that are there, and a plain value at their end.
     """
-    if _PATH.fullmatch(expression) is None:
-        return _NOT_PLAIN
     value: Any = names
-    for name in expression.split("."):
+    for name in _path(expression):
         if not isinstance(value, Mapping) or name not in value:
             return _NOT_PLAIN
         value = cast("Mapping[str, Any]", value)[name]
+    if value is names:
+        return _NOT_PLAIN
     plain = value is None or isinstance(value, bool) or (isinstance(value, str) and value.isascii())
     return value if plain or (isinstance(value, int) and abs(value) < _WORD) else _NOT_PLAIN
+
+
+@lru_cache(maxsize=2048)
+def _path(expression: str) -> tuple[str, ...]:
+    """Return the names in an expression that is nothing but names, else none."""
+    text = expression.strip()
+    return tuple(text.split(".")) if _PATH.fullmatch(text) else ()
 
 
 def condition(expression: str, names: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -37,7 +38,8 @@ class Hub:
     def __init__(self, ticks: Ticks, calls: int, failed: Callable[[Exception], None]) -> None:
         self._ticks, self._most, self._failed = ticks, calls, failed
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._outbox: deque[_Call | None] = deque()
+        self._sleepers: list[threading.Lock] = []
         self._leaving: list[_Call] = []
         self._loop: greenlet | None = None
         self._callers: list[threading.Thread] = []
@@ -94,7 +96,7 @@ class Hub:
         self._stopped = True
         self._inbox.put(getcurrent)
         for _ in self._callers:
-            self._outbox.put(None)
+            self.dismiss()
 
     def join(self, seconds: float) -> None:
         """Wait for the threads, each that long at most: a call cannot be broken off."""
@@ -153,6 +155,7 @@ class Hub:
                 self._send(call)
             else:
                 self._inbox.put(partial(_make, call))
+        self._wake()
 
     # --- the callers --------------------------------------------------------------------------------------------------
 
@@ -160,7 +163,7 @@ class Hub:
         self._under_way += 1
         if len(self._callers) < min(self._under_way, self._most):
             self.hire()
-        self._outbox.put(call)
+        self._outbox.append(call)
 
     def hire(self) -> None:
         """Start one more thread for calls: when one is needed, or instead of one whose call does not end."""
@@ -170,11 +173,34 @@ class Hub:
 
     def dismiss(self) -> None:
         """End one of these threads: a call has ended after all."""
-        self._outbox.put(None)
+        self._outbox.append(None)
+        self._wake()
 
     def _make_calls(self) -> None:
-        while (call := self._outbox.get()) is not None:
+        bell = threading.Lock()
+        bell.acquire()
+        while (call := self._take(bell)) is not None:
             self._inbox.put(partial(self._back, _made(call)))
+
+    def _take(self, bell: threading.Lock) -> _Call | None:
+        """Return the next call, and wake who takes the one after it: he gets to it when this call waits for something.
+
+        So calls that wait for the far side wait side by side, and quick ones cost no change of threads.
+        """
+        while True:
+            with suppress(IndexError):
+                call = self._outbox.popleft()
+                self._wake()
+                return call
+            self._sleepers.append(bell)
+            self._wake()
+            bell.acquire()
+
+    def _wake(self) -> None:
+        """Wake a thread, if there is a call for it and one that sleeps."""
+        if self._outbox:
+            with suppress(IndexError):
+                self._sleepers.pop().release()
 
     def _back(self, switch: Callable[[], object]) -> None:
         self._under_way -= 1

@@ -58,6 +58,8 @@ _UPDATE_INDEXED = (
 )
 _UNINDEXED = ("HEAD", "STEP#", "EVENT#", "PARK#", "KEPT#")
 """Sort keys of records that are in no index: nearly all that is written."""
+_LOG_PAGES = 4000
+"""Pages (4 KiB) of log after which it is brought into the file: seldom, since the same pages change again and again."""
 _GLANCE = 0.002
 """Seconds after which a thread that waits for its turn looks whether somebody has written for it meanwhile."""
 _HIGHEST = "\U0010ffff"
@@ -165,6 +167,7 @@ class SqliteStore(Store):
 
     def _prepare(self) -> None:
         self._writer.execute("PRAGMA journal_mode = WAL")
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         for statement in _SCHEMA:
             self._writer.execute(statement)
 
