@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shared.ledger.records import replace
+from shared.ledger.record import replace
 
 if TYPE_CHECKING:
     from shared.ledger.records import Amount, Head

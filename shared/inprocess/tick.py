@@ -14,7 +14,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from shared.errors import SignalboxError
-from shared.ledger.records import Event, Record, replace, revive
+from shared.ledger.record import Record, replace
+from shared.ledger.records import Event, revive
 from shared.ledger.sqlite import Row
 from shared.ports import Key, Store
 

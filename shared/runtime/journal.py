@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.errors import NotFound, StoreConflict, TransientFailure
-from shared.ledger.records import Event, Gate, Head, Kept, Park, Record, Run, Step, replace, revive, run_partition
+from shared.ledger.record import Record, replace
+from shared.ledger.records import Event, Gate, Head, Kept, Park, Run, Step, revive, run_partition
 from shared.ports import Key, Write
 
 if TYPE_CHECKING:

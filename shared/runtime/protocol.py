@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from shared.budget import rules
 from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
 from shared.ids import sha256
-from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step, replace
+from shared.ledger.record import replace
+from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
 from shared.runtime.host import COMPENSATE, FALLBACK
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import closed, scope_of
