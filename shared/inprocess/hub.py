@@ -13,7 +13,6 @@ import queue
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -43,6 +42,7 @@ class Hub:
         self._leaving: list[_Call] = []
         self._loop: greenlet | None = None
         self._callers: list[threading.Thread] = []
+        self._waking = False
         self._under_way = 0
         self._sent = self._flush = 0.0
         self._stopped = False
@@ -131,9 +131,10 @@ class Hub:
     def _next(self) -> Callable[[], object] | None:
         """Return what is to be done next. Quick calls come back together: waiting a little for them saves a flush."""
         company = self._under_way and time.monotonic() - self._sent < LONGEST
-        with suppress(queue.Empty):
+        try:
             return self._inbox.get(timeout=self._flush / 2) if company else self._inbox.get_nowait()
-        return None
+        except queue.Empty:
+            return None
 
     def _do(self, job: Callable[[], object]) -> None:
         try:
@@ -188,19 +189,26 @@ class Hub:
         So calls that wait for the far side wait side by side, and quick ones cost no change of threads.
         """
         while True:
-            with suppress(IndexError):
+            try:
                 call = self._outbox.popleft()
+            except IndexError:
+                self._sleepers.append(bell)
+                self._wake()
+                bell.acquire()
+                self._waking = False
+            else:
                 self._wake()
                 return call
-            self._sleepers.append(bell)
-            self._wake()
-            bell.acquire()
 
     def _wake(self) -> None:
-        """Wake a thread, if there is a call for it and one that sleeps."""
-        if self._outbox:
-            with suppress(IndexError):
-                self._sleepers.pop().release()
+        """Wake a thread, if there is a call for it and one that sleeps, and none is waking up already."""
+        if self._outbox and not self._waking:
+            try:
+                bell = self._sleepers.pop()
+            except IndexError:
+                return
+            self._waking = True
+            bell.release()
 
     def _back(self, switch: Callable[[], object]) -> None:
         self._under_way -= 1

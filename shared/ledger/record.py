@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,12 @@ class Record:
     @classmethod
     def from_item(cls, item: dict[str, Any]) -> Self:
         """Rebuild the record. Fields that a newer release wrote are left out."""
-        known = {name: _revive(item[name], cls.NESTED.get(name)) for name in _names(cls) if name in item}
+        names, nested = _reader(cls)[0], cls.NESTED
+        known: dict[str, Any] = {
+            name: tuple(item[name]) if type(item[name]) is list else item[name] for name in names if name in item
+        }
+        for name in nested.keys() & known.keys():
+            known[name] = nested[name](**known[name])
         return cls(**known)
 
 
@@ -67,9 +72,3 @@ def _plain(value: object) -> dict[str, Any]:
     """Return a nested value as plain data; its own fields are plain."""
     names, read = _reader(type(value))
     return dict(zip(names, read(value), strict=True))
-
-
-def _revive(raw: Any, kind: type | None) -> Any:
-    if kind is not None and isinstance(raw, dict):
-        return kind(**raw)
-    return tuple(cast("list[Any]", raw)) if isinstance(raw, list) else raw

@@ -114,8 +114,9 @@ class SqliteStore(Store):
 
     def query_except(self, pk: str, prefix: str) -> list[Item]:
         """Return the partition's items that are not under ``prefix``, as of one moment."""
-        statement = "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND (sk < ? OR sk > ?)"
-        return [_item(row) for row in self._rows(statement, (pk, prefix, prefix + _HIGHEST))]
+        below = "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk < ?"
+        above = "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk > ?"
+        return [_item(row) for row in self._rows(f"{below} UNION ALL {above}", (pk, prefix, pk, prefix + _HIGHEST))]
 
     def index(self, name: str, value: str, *, limit: int, before: str = "") -> list[Item]:
         """Return an index's newest items for ``value``, newest first, older than the sort value ``before``."""
