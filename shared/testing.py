@@ -178,7 +178,12 @@ class FixedDefinitions(Definitions):
     """Manifests by workflow name, all of version 1."""
 
     def __init__(self, *manifests: Manifest) -> None:
-        self._manifests = {manifest.workflow: manifest for manifest in manifests}
+        self._published = {
+            manifest.workflow: Published(
+                manifest.workflow, 1, manifest.hash, f"machine:{manifest.workflow}:1", manifest
+            )
+            for manifest in manifests
+        }
 
     def manifest(self, workflow: str, version: int) -> Manifest:
         """Return the manifest."""
@@ -186,10 +191,9 @@ class FixedDefinitions(Definitions):
 
     def published(self, workflow: str, version: int | None = None) -> Published:
         """Return the version. Raises NotFound for an unknown workflow or any version but 1."""
-        if workflow not in self._manifests or version not in {None, 1}:
+        if workflow not in self._published or version not in {None, 1}:
             raise NotFound(f"There is no version {version or 1} of {workflow}.", code="unknown_workflow")
-        manifest = self._manifests[workflow]
-        return Published(workflow, 1, manifest.hash, f"machine:{workflow}:1", manifest)
+        return self._published[workflow]
 
 
 class Outbox(Mail):

@@ -69,8 +69,12 @@ def load(value: Value | None, blobs: Blobs) -> Any:
 
 def parse(data: str | bytes) -> Any:
     """Return the JSON value of canonical text, which writes large doubles without exponent: they stay doubles."""
-    return json.loads(data, parse_int=_whole)
+    return _decode(data if isinstance(data, str) else data.decode())
 
 
 def _whole(digits: str) -> int | float:
-    return int(digits) if abs(int(digits)) <= _SAFE else float(digits)
+    number = int(digits)
+    return number if -_SAFE <= number <= _SAFE else float(digits)
+
+
+_decode = json.JSONDecoder(parse_int=_whole).decode

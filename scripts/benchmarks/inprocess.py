@@ -213,7 +213,7 @@ def fan_out(place: Path, width: int) -> float:
     names = [f"s{number}" for number in range(width)]
     steps = (tool("first", (), names), *(tool(name, ["first"], ["last"]) for name in names), tool("last", names))
     took: list[float] = []
-    with house(place / "wide.db", graph(*steps, max_parallel=width), 16) as opened:
+    with house(place / "wide.db", graph(*steps, max_parallel=width), width) as opened:
         for number in range(5):
             run = opened.start(number)
             opened.finish()

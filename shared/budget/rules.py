@@ -6,8 +6,10 @@ spent + reserved never exceeds a limit, not for an instant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shared.ledger.record import replace
 
 if TYPE_CHECKING:
     from shared.ledger.records import Amount, Head
@@ -45,12 +47,12 @@ def admit(head: Head, hold: Amount, timeout: int, now: int) -> Head | Refusal:
     deadline = head.active_deadline
     if deadline is None and head.active_left is not None:
         deadline = now + head.active_left
-    return replace(reserve(head, hold), active_deadline=deadline)
+    return _charge(head, hold, open=head.open + 1, active_deadline=deadline)
 
 
 def reserve(head: Head, hold: Amount) -> Head:
     """Take ``hold`` from what is left, whether it fits or not, and count the step as open."""
-    return replace(_charge(head, hold), open=head.open + 1)
+    return _charge(head, hold, open=head.open + 1)
 
 
 def release(head: Head, hold: Amount, used: Amount, now: int) -> Head:
@@ -58,7 +60,7 @@ def release(head: Head, hold: Amount, used: Amount, now: int) -> Head:
 
     The last close stops the active clock.
     """
-    settled = replace(_charge(head, used - hold), open=head.open - 1, last_close=max(head.last_close, now))
+    settled = _charge(head, used - hold, open=head.open - 1, last_close=max(head.last_close, now))
     if settled.open or head.active_deadline is None:
         return settled
     return replace(settled, active_left=head.active_deadline - now, active_deadline=None)
@@ -114,9 +116,10 @@ def _active_refusal(head: Head, timeout: int, now: int) -> Refusal | None:
     return Refusal("active_time", timeout, left) if left is not None and left < timeout else None
 
 
-def _charge(head: Head, amount: Amount) -> Head:
+def _charge(head: Head, amount: Amount, **changes: Any) -> Head:
     return replace(
         head,
+        **changes,
         left_usd=_minus(head.left_usd, amount.usd),
         left_tokens=_minus(head.left_tokens, amount.tokens),
         left_steps=_minus(head.left_steps, amount.steps),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -17,10 +19,14 @@ from shared.definition.syntax import Node, environment, parse, readable, spoken,
 from shared.errors import PermanentFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from cel_expr_python import cel
 
+_NOT_PLAIN = object()
+_PATH = re.compile(r"[a-z_]\w*(\.[a-z_]\w*)+", re.ASCII)
+_WORD = 2**63
+"""Integers of CEL are smaller."""
 _QUOTES = ('"""', "'''", '"', "'")
 
 
@@ -58,13 +64,39 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
     Raises ExpressionFailure when the expression is wrong, a name is missing or the result is not JSON.
     """
     program = _compile(expression)
+    found = _look_up(expression, names)
+    if found is not _NOT_PLAIN:
+        return found
     result = _run(program, names)
     if isinstance(result, _Failed):
-        again = _run(program, cast("Mapping[str, Any]", _as_doubles(names)))
+        again = _run(program, cast("Mapping[str, Any]", _as_doubles(dict(names))))
         if isinstance(again, _Failed):
             raise ExpressionFailure(f"`{_short(expression)}`: {result.reason}", expression=expression)
         result = again
     return _json(result, expression)
+
+
+def _look_up(expression: str, names: Mapping[str, Any]) -> Any:
+    """Return what an expression like ``input.number`` stands for, as CEL would, which takes ten times as long.
+
+    Only where there can be no doubt: names and fields that are there, and a plain value at their end.
+    """
+    value: Any = names
+    for name in _path(expression):
+        if not isinstance(value, Mapping) or name not in value:
+            return _NOT_PLAIN
+        value = cast("Mapping[str, Any]", value)[name]
+    if value is names:
+        return _NOT_PLAIN
+    plain = value is None or isinstance(value, bool) or (isinstance(value, str) and value.isascii())
+    return value if plain or (isinstance(value, int) and abs(value) < _WORD) else _NOT_PLAIN
+
+
+@lru_cache(maxsize=2048)
+def _path(expression: str) -> tuple[str, ...]:
+    """Return the names in an expression that is nothing but names, else none."""
+    text = expression.strip()
+    return tuple(text.split(".")) if _PATH.fullmatch(text) else ()
 
 
 def condition(expression: str, names: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
-"""The in-process engine: threads, timers and tokens around the interpreter's walks.
+"""The in-process engine: calls, timers and tokens around the interpreter's walks.
 
-A few threads take walks from one queue; a walk runs on a thread until it parks, sleeps or ends, and its successor goes
-on right there. A parked run holds no thread; when nothing of it moves, it is dropped from memory but for its id, and
+All walks move on one thread, the hub's; a walk goes on until it parks, sleeps or ends, and its successor goes on right
+there. Only calls have threads of their own. When nothing of a run moves, it is dropped from memory but for its id, and
 its records say how it goes on. So waking a run and taking it over after a crash are the same thing.
 
 Time-outs come from outside: a call that outlasts its step's time-out by a margin is given up, another thread takes its
@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-import queue
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict, NotFound
 from shared.inprocess.handlers import UNWIND
+from shared.inprocess.hub import Hub
 from shared.inprocess.live import Walk
 from shared.inprocess.places import Places
+from shared.inprocess.seats import Seats
 from shared.inprocess.tasks import UNBOUNDED, limit_of, make_task, takes_place
+from shared.inprocess.tick import Ticks
 from shared.inprocess.timers import Timers
 from shared.inprocess.walks import Walks
 from shared.inprocess.watch import POKE, Watch
@@ -42,13 +45,12 @@ LOG = logging.getLogger("signalbox")
 NAP = 5.0
 """Shorter sleeps (s) keep a run in memory."""
 Outcome = Any
-_STOP: Any = (None, None, None)
-_WAITS, _REPLACED = object(), object()
-"""Outcomes of an operation whose walk goes on later, or on another thread."""
+_ELSEWHERE = object()
+"""Outcome of an operation whose walk goes on later, or has gone on without it."""
 
 
 class InProcess(Engine):
-    """Drives runs in this process. ``workers`` threads; 0 = none, the caller drives with ``drain``.
+    """Drives runs in this process. ``workers`` = calls at a time; 0 = no threads, the caller drives with ``drain``.
 
     ``acquire`` and ``release`` are the lease of a run; ``changed`` tells whether another process wrote to the store.
     """
@@ -61,18 +63,21 @@ class InProcess(Engine):
         acquire: Callable[[str], bool] = lambda _: True,
         release: Callable[[str], None] = lambda _: None,
         changed: Callable[[], bool] = lambda: False,
+        ticks: Ticks | None = None,
     ) -> None:
         self.handlers: Handlers
         self.failure: BaseException | None = None
-        self.threads: list[threading.Thread] = []
         self.stopped = False
+        self.ticks = ticks or Ticks()
+        self.hub = Hub(self.ticks, workers, self._stand_still)
         self.calls: dict[Walk, tuple[int, Live, int]] = {}
         self.timers = Timers()
         self.places = Places(self, tenant, release)
         self._walks = Walks(self)
         self._watch = Watch(self, changed)
+        self._seats = Seats(workers)
         self._acquire, self._workers = acquire, workers
-        self._jobs: queue.SimpleQueue[tuple[Live, Walk | None, Outcome]] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
         self._count = itertools.count(1)
 
     # --- the port -----------------------------------------------------------------------------------------------
@@ -101,9 +106,9 @@ class InProcess(Engine):
         """Begin to work with these handlers."""
         self.handlers = handlers
         if self._workers:
-            for _ in range(self._workers):
-                self.thread(self.work)
-            self.thread(self._watch.run)
+            for work in (self.hub.run, self._watch.run):
+                self._threads.append(threading.Thread(target=work, name="signalbox", daemon=True))
+                self._threads[-1].start()
 
     def host(self, run: str) -> bool:
         """Drive a run from where its records say it stands. False = another process drives it."""
@@ -115,44 +120,30 @@ class InProcess(Engine):
     def close(self) -> None:
         """Stop: nothing new begins; what is under way is left as after a crash. The records know how to go on."""
         self.stopped = True
-        for _ in self.threads:
-            self._jobs.put(_STOP)
+        self.hub.stop()
         self._watch.ring()
-        for thread in self.threads:
-            thread.join(timeout=1.0)
+        for thread in self._threads:
+            thread.join()
+        self.hub.join(1.0)
 
     def drain(self, *, patience: float = 0.0) -> None:
         """Without threads: drive everything until all waits for answers, jumping over sleeps up to ``patience`` s."""
         clock = self.handlers.steps.clock
         end = clock.now() + int(patience * 1000)
         while True:
-            while not self._jobs.empty():
-                self._job(*self._jobs.get())
+            self.hub.drain()
             due = self.timers.next()
             if due is None or due > end:
                 return
             clock.sleep(max(0, due - clock.now()) / 1000)
             self._watch.ring_timers()
 
-    def thread(self, target: Callable[[], None]) -> None:
-        """Start one more thread."""
-        made = threading.Thread(target=target, name=f"signalbox-{len(self.threads)}", daemon=True)
-        self.threads.append(made)
-        made.start()
-
-    def work(self) -> None:
-        """Take jobs until the engine stops, or until this thread was replaced."""
-        while not self.stopped:
-            job = self._jobs.get()
-            if job is _STOP or not self._job(*job):
-                return
-
     def put(self, live: Live, walk: Walk | None, outcome: Outcome = None) -> None:
-        """Let a thread go on with a walk (None = with the whole run)."""
-        self._jobs.put((live, walk, outcome))
+        """Let a walk go on (None = the whole run)."""
+        self.hub.put(partial(self._job, live, walk, outcome))
 
     def launch(self, live: Live, walks: list[Walk]) -> None:
-        """Let threads begin these walks."""
+        """Let these walks begin."""
         live.active += len(walks)
         for walk in walks:
             self.put(live, walk)
@@ -165,25 +156,27 @@ class InProcess(Engine):
         """Return a number that is unique in this process."""
         return next(self._count)
 
-    def _job(self, live: Live, walk: Walk | None, outcome: Outcome) -> bool:
-        """Take one walk as far as it goes. False = this thread was replaced meanwhile."""
+    def _stand_still(self, error: Exception) -> None:
+        """Leave every run that is under way as after a crash: what they have decided could not be written."""
+        self.failure = error
+        for live in self.places.under_way():
+            self.places.drop(live)
+
+    def _job(self, live: Live, walk: Walk | None, outcome: Outcome) -> None:
+        """Take one walk as far as it goes."""
         try:
             walks = [(walk, outcome)] if walk else [(each, None) for each in self.places.adopted(live)]
             while walks:
                 for extra in walks[1:]:
                     self.put(live, *extra)
-                following = self._advance(live, *walks[0])
-                if following is None:
-                    return False
-                walks = [(each, None) for each in following]
+                walks = [(each, None) for each in self._advance(live, *walks[0])]
         except Exception as error:
             LOG.exception("run %s stands still", live.id)
             self.failure = error
             self.places.drop(live)
-        return True
 
-    def _advance(self, live: Live, walk: Walk, outcome: Outcome) -> list[Walk] | None:
-        """Go on with a walk until it stops; return those that begin thereby. None = this thread was replaced."""
+    def _advance(self, live: Live, walk: Walk, outcome: Outcome) -> list[Walk]:
+        """Go on with a walk until it stops; return those that begin thereby."""
         while not live.closed:
             try:
                 effect = walk.do if outcome is POKE else _send(walk, outcome)
@@ -194,29 +187,42 @@ class InProcess(Engine):
             if isinstance(effect, Within):
                 return self._walks.enter(live, walk, effect)
             outcome = self._do(live, walk, effect) if isinstance(effect, Do) else self._sleep(live, walk, effect)
-            if outcome is _WAITS or outcome is _REPLACED:
-                return [] if outcome is _WAITS else None
+            if outcome is _ELSEWHERE:
+                return []
         return []
 
     def _do(self, live: Live, walk: Walk, do: Do) -> Outcome:
-        """Perform an operation on this thread, and park if it asks for that. Returns its outcome, if there is one."""
+        """Perform an operation, and park if it asks for that. Returns its outcome, if there is one."""
         if self._queued(live, walk, do):
-            return _WAITS
+            return _ELSEWHERE
         ticket, outcome = self._perform(live, walk, do)
-        if ticket != walk.ticket:
-            return _REPLACED
+        if ticket != walk.ticket:  # it was given up, and has ended after all
+            self.hub.dismiss()
+            return _ELSEWHERE
         if do.token and not isinstance(outcome, TaskFailed):
             return self._park(live, walk, do)
         return outcome
 
     def _queued(self, live: Live, walk: Walk, do: Do) -> bool:
+        """Let a walk that will call wait, while as many call as may: in this process, and of its run."""
         if not takes_place(walk, do):
             return False
+        walk.do = do
+        if not self._seats.take(live, walk):
+            return True
         with live.lock:
-            return not live.take_place(walk, do)
+            placed = live.take_place(walk, do)
+        if not placed:
+            self._free_seat()
+        return not placed
+
+    def _free_seat(self) -> None:
+        following = self._seats.free()
+        if following:
+            self.put(*following, POKE)
 
     def _perform(self, live: Live, walk: Walk, do: Do) -> tuple[int, Outcome]:
-        """Perform an operation on this thread. Returns its ticket, which is void by now if it took too long."""
+        """Perform an operation. Returns its ticket, which is void by now if it took too long."""
         task = make_task(live, walk, do, self.now(), self.number())
         walk.do, ticket, timed = do, walk.ticket, limit_of(walk, do) < UNBOUNDED
         if do.token:
@@ -239,6 +245,7 @@ class InProcess(Engine):
     def free(self, live: Live, walk: Walk, do: Do) -> None:
         """Give the place of a step that called to the next one."""
         if takes_place(walk, do):
+            self._free_seat()
             following = live.free_place()
             if following:
                 self.put(live, following, POKE)
@@ -253,7 +260,7 @@ class InProcess(Engine):
             live.naps += token.startswith("nap")
             self.timer(live.id, token, self.now() + int(seconds * 1000))
             self.rest(live)
-        return _WAITS
+        return _ELSEWHERE
 
     def _park(self, live: Live, walk: Walk, do: Do) -> Outcome:
         """Wait for the token's answer, unless it has come already."""
@@ -266,7 +273,7 @@ class InProcess(Engine):
             if until:
                 self.timer(live.id, do.token, until)
             self.rest(live)
-        return _WAITS
+        return _ELSEWHERE
 
     def _until(self, live: Live, do: Do) -> int | None:
         """Return when (ms) the time of a parked operation itself is over."""
@@ -318,6 +325,7 @@ class InProcess(Engine):
         try:
             request(host, self.places.journal(live.id), "stopped", f"the run cannot go on: {error}"[:400], UNWIND)
         except (Conflict, NotFound):
+            self.hub.saved()
             self.places.drop(live)
         return []
 

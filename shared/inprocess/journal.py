@@ -1,80 +1,95 @@
-"""Decisions of one run that arrive together, in one commit: a fan-out costs a flush or two, not one for every step.
-
-On DynamoDB a decision that lost against another one waits, reads and decides again. Here there is one writer: it lets
-the decision that lost read what the others have just written in the same commit, and decide on that at once.
-"""
+"""A run's journal in a tick, and the hosts that use it: reads cost no SQL, decisions build on each other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.errors import StoreConflict
-from shared.ledger.records import Event, Record, revive
-from shared.ledger.sqlite import SqliteStore
-from shared.ports import Key, Write
+from shared.inprocess.tick import TickStore
+from shared.ledger.records import Event
+from shared.ports import Models, Tools
 from shared.runtime.gates import GateHost
 from shared.runtime.host import Host, StepHost
 from shared.runtime.journal import Change, Journal, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
-    from shared.ports import Item
+    from shared.inprocess.hub import Hub
+    from shared.inprocess.tick import Book
+    from shared.ports import Clock, ModelReply, ModelRequest, Store, Usage
     from shared.runtime.task import Task
+    from shared.tools.registry import Call
 
 T = TypeVar("T")
 
 
-class SharedJournal(Journal):
-    """A journal on SQLite whose decisions share commits."""
+class TickJournal(Journal):
+    """A journal whose decisions become part of the tick at hand. On other threads it is a journal like any other."""
+
+    def __init__(self, tick: TickStore, clock: Clock, tenant: str, run: str) -> None:
+        super().__init__(tick, clock, tenant, run)
+        self._tick = tick
+
+    def read(self, sks: Iterable[str]) -> Snapshot:
+        """Read the named records, always with the head."""
+        book = self._tick.book(self.pk)
+        return super().read(sks) if book is None else _some(book, {"HEAD", *sks})
+
+    def read_all(self) -> Snapshot:
+        """Read every record of the run except its events."""
+        book = self._tick.book(self.pk)
+        return super().read_all() if book is None else _all(book)
 
     def transact(self, seen: Snapshot, decide: Callable[[Snapshot], Change[T]]) -> tuple[T, Snapshot]:
-        """Commit what ``decide`` wants of ``seen``, or of what was written meanwhile. Raises as ``Journal`` does."""
-        store = self._store
-        if seen.whole or not isinstance(store, SqliteStore):
+        """Write at the tick's end what ``decide`` wants of the records as they are now. Raises as ``Journal`` does."""
+        book = self._tick.book(self.pk)
+        if book is None:
             return super().transact(seen, decide)
-        drafts = [self._draft(seen, decide(seen))]
-        if not drafts[0].writes:
-            return drafts[0].change.result, seen
-        keys = [Key(self.pk, sk) for sk in self._same(seen, drafts[0].change)]
+        now = _all(book) if seen.whole else _some(book, {*seen.asked, *seen.records})
+        change = decide(now)
+        unread = {record.sk for record in change.records if record.sk in book and record.sk not in now.records}
+        if unread:
+            now = _some(book, now.asked | unread)
+            change = decide(now)
+        return self._put(book, now, change, decide)
 
-        def again(items: Mapping[Key, Item]) -> Sequence[Write]:
-            fresh = Snapshot({key.sk: revive(item) for key, item in items.items()}, frozenset(key.sk for key in keys))
-            drafts.append(self._draft(fresh, decide(fresh)))
-            return drafts[-1].writes
-
-        try:
-            store.decide(keys, drafts[0].writes, again)
-        except StoreConflict:
-            return super().transact(self.read(key.sk for key in keys), decide)
-        return drafts[-1].change.result, drafts[-1].after
-
-    def _draft(self, seen: Snapshot, change: Change[Any]) -> _Draft:
+    def _put(
+        self, book: Book, now: Snapshot, change: Change[T], decide: Callable[[Snapshot], Change[T]]
+    ) -> tuple[T, Snapshot]:
         if not change.records and not change.notes:
-            return _Draft(change, (), seen)
-        records: list[Record] = self._numbered(seen, change)
-        writes = (*(self._write(seen, record) for record in records), *change.elsewhere)
-        kept = [replace(record, rev=self._rev(seen, record) + 1) for record in records if not isinstance(record, Event)]
-        return _Draft(change, writes, seen.with_(kept))
+            return change.result, now
+        records = self._numbered(now, change)
+        try:
+            self._tick.put(self.pk, records, change.elsewhere)
+        except StoreConflict:
+            return super().transact(now, decide)
+        return change.result, now.with_(book[record.sk] for record in records if not isinstance(record, Event))
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A decision, the writes that it amounts to, and the records after them."""
+def _some(book: Book, asked: Iterable[str]) -> Snapshot:
+    return Snapshot({sk: book[sk] for sk in asked if sk in book}, frozenset(asked))
 
-    change: Change[Any]
-    writes: tuple[Write, ...]
-    after: Snapshot
+
+def _all(book: Book) -> Snapshot:
+    return Snapshot(dict(book), frozenset({"HEAD", "RUN"}), whole=True)
+
+
+def journal_of(store: Store, clock: Clock, tenant: str, run: str) -> Journal:
+    """Return a run's journal: with ticks, where the store has them."""
+    kind = TickJournal if isinstance(store, TickStore) else Journal
+    return kind(store, clock, tenant, run)  # pyright: ignore[reportArgumentType] - the store was just looked at
 
 
 def _journal(host: Host, task: Task) -> Journal:
-    return SharedJournal(host.store, host.clock, task.tenant, task.run)
+    return journal_of(host.store, host.clock, task.tenant, task.run)
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStepHost(StepHost):
-    """The ports of steps, with shared commits."""
+    """The ports of steps, with ticks."""
 
     def journal(self, task: Task) -> Journal:
         """Return the journal of the task's run."""
@@ -83,8 +98,39 @@ class LocalStepHost(StepHost):
 
 @dataclass(frozen=True, slots=True)
 class LocalGateHost(GateHost):
-    """The ports of gates, with shared commits."""
+    """The ports of gates, with ticks."""
 
     def journal(self, task: Task) -> Journal:
         """Return the journal of the task's run."""
         return _journal(self, task)
+
+
+class AwayTools(Tools):
+    """``tools``, called by the hub's other threads."""
+
+    def __init__(self, tools: Tools, hub: Hub) -> None:
+        self._tools, self._hub = tools, hub
+
+    def cost(self, name: str) -> int:
+        """Return what one call costs at most, in nano-USD."""
+        return self._tools.cost(name)
+
+    def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
+        """Call the tool. Raises StepFailure subclasses."""
+        return self._hub.away(partial(self._tools.invoke, name, arguments, call))
+
+
+class AwayModels(Models):
+    """``models``, asked by the hub's other threads."""
+
+    def __init__(self, models: Models, hub: Hub) -> None:
+        self._models, self._hub = models, hub
+
+    def complete(self, request: ModelRequest) -> ModelReply:
+        """Send one request, without retries. Raises StepFailure subclasses."""
+        return self._hub.away(partial(self._models.complete, request))
+
+    def ceiling(self, request: ModelRequest, *, exact: bool = False) -> Usage:
+        """Return the most this request can use; with ``exact``, as the provider counts."""
+        ask = partial(self._models.ceiling, request, exact=exact)
+        return self._hub.away(ask) if exact else ask()

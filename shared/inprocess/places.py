@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shared.inprocess.journal import journal_of
 from shared.inprocess.live import Live
 from shared.inprocess.watch import DEADLINE
 from shared.ledger.records import run_partition
 from shared.ports import Key
-from shared.runtime.journal import Change, Journal
+from shared.runtime.journal import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from shared.inprocess.engine import InProcess
     from shared.inprocess.live import Walk
     from shared.ports import Item
-    from shared.runtime.journal import Snapshot
+    from shared.runtime.journal import Journal, Snapshot
 
 
 class Places:
@@ -34,7 +35,7 @@ class Places:
     def journal(self, run: str) -> Journal:
         """Return a run's journal."""
         host = self._engine.handlers.steps
-        return Journal(host.store, host.clock, self._tenant, run)
+        return journal_of(host.store, host.clock, self._tenant, run)
 
     def runs(self) -> list[str]:
         """Return the runs that are driven here and have not ended."""
@@ -43,8 +44,12 @@ class Places:
 
     def in_memory(self) -> int:
         """Return how many runs are more than an id."""
+        return len(self.under_way())
+
+    def under_way(self) -> list[Live]:
+        """Return the runs that are more than an id."""
         with self._guard:
-            return sum(isinstance(place, Live) for place in self._places.values())
+            return [place for place in self._places.values() if isinstance(place, Live)]
 
     def take(self, run: str) -> None:
         """Drive a run whose lease is ours from now on."""
@@ -97,6 +102,7 @@ class Places:
             live.closed = True
             self._places[live.id] = rev
             self._fresh.add(live.id)
+        self._engine.ticks.forget(run_partition(self._tenant, live.id))
 
     def drop(self, live: Live) -> None:
         """Forget a run that has ended, or that cannot go on here, and give its lease back."""
@@ -106,6 +112,7 @@ class Places:
             if known:
                 del self._places[live.id]
         if known:
+            self._engine.ticks.forget(run_partition(self._tenant, live.id))
             self._release(live.id)
 
     def changed(self, *, elsewhere: bool) -> list[tuple[str, Item]]:

@@ -69,6 +69,7 @@ class Walks:
     def _last(self, live: Live) -> list[Walk]:
         """After the last state of a run: it has ended, or its records say why not."""
         if self._engine.places.journal(live.id).read([]).head.ended:
+            self._engine.hub.saved()
             self._engine.places.drop(live)
             return []
         return self._engine.died(live, TaskFailed("Signalbox.Unfinished", "the run has not ended"))

@@ -11,8 +11,9 @@ from shared.clock import SystemClock
 from shared.errors import NotFound, PermanentFailure, StoreConflict
 from shared.inprocess.engine import InProcess
 from shared.inprocess.handlers import Handlers
-from shared.inprocess.journal import LocalGateHost, LocalStepHost
+from shared.inprocess.journal import AwayModels, AwayTools, LocalGateHost, LocalStepHost
 from shared.inprocess.locks import RunLocks
+from shared.inprocess.tick import TickStore
 from shared.ledger.definitions import DefinitionTable
 from shared.ledger.keys import latest_key, version_key
 from shared.ledger.records import Head, Run, run_partition
@@ -41,6 +42,7 @@ class Workspace:
 
     def __init__(self, path: Path) -> None:
         self.store = SqliteStore(path)
+        self.ticks = TickStore(self.store)
         self.blobs = FileBlobs(path.with_name(f"{path.name}-blobs"))
         self.locks = RunLocks(path.with_name(f"{path.name}-locks"))
         self.clock = SystemClock()
@@ -59,6 +61,7 @@ class Workspace:
             acquire=self.locks.acquire,
             release=self.locks.release,
             changed=self.store.changed_elsewhere,
+            ticks=self.ticks,
         )
 
     def ports(self, engine: Engine) -> dict[str, Any]:
@@ -73,7 +76,8 @@ class Workspace:
 
     def handlers(self, engine: InProcess, models: Models, tools: Tools) -> Handlers:
         """Return what performs the steps."""
-        ports = self.ports(engine)
+        ports: dict[str, Any] = {**self.ports(engine), "store": self.ticks}
+        models, tools = AwayModels(models, engine.hub), AwayTools(tools, engine.hub)
         gates = LocalGateHost(**ports, mail=NoMail(), letters=_no_letter, approvers=Anybody())
         return Handlers(LocalStepHost(**ports, models=models, tools=tools), gates)
 

@@ -7,10 +7,10 @@ epoch, UTC; money is nano-USD.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from functools import cache
-from typing import Any, ClassVar, Literal, Self, cast
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
+from shared.ledger.record import Record
 from shared.values import Value
 
 RunState = Literal[
@@ -86,43 +86,7 @@ class Call:
     at: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """What all records share: the revision that conditional writes compare. 0 = not stored yet."""
-
-    rev: int = 0
-    NESTED: ClassVar[dict[str, type]] = {}
-
-    @property
-    def sk(self) -> str:
-        """The sort key inside the run's partition."""
-        raise NotImplementedError
-
-    def to_item(self) -> dict[str, Any]:
-        """Return plain data without empty fields."""
-        given = {name: getattr(self, name) for name in _names(type(self))}
-        nested = self.NESTED
-        return {n: asdict(v) if n in nested else v for n, v in given.items() if v is not None}
-
-    @classmethod
-    def from_item(cls, item: dict[str, Any]) -> Self:
-        """Rebuild the record. Fields that a newer release wrote are left out."""
-        known = {name: _revive(item[name], cls.NESTED.get(name)) for name in _names(cls) if name in item}
-        return cls(**known)
-
-
-@cache
-def _names(kind: type[Record]) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
-
-
-def _revive(raw: Any, kind: type | None) -> Any:
-    if kind is not None and isinstance(raw, dict):
-        return kind(**raw)
-    return tuple(cast("list[Any]", raw)) if isinstance(raw, list) else raw
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Head(Record):
     """The run's counters. ``left`` = limit - spent - reserved; None = no limit in that dimension.
 
@@ -166,7 +130,7 @@ class Head(Record):
         return "running" if self.seq > 1 else "pending"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Run(Record):
     """Facts about the run, and its state for lists (a projection that follows the head).
 
@@ -205,7 +169,7 @@ class Run(Record):
         return "RUN"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Step(Record):
     """One step instance with its ledger entry and its hold.
 
@@ -269,7 +233,7 @@ class Step(Record):
         return f"STEP#{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Gate(Record):
     """One request for a person's decision, bound by ``digest`` to what will run."""
 
@@ -305,7 +269,7 @@ class Gate(Record):
         return f"GATE#{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Park(Record):
     """A registered task token: an await or a paused step. ``answer`` is what was sent, once somebody settled it."""
 
@@ -321,7 +285,7 @@ class Park(Record):
         return f"PARK#{self.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Kept(Record):
     """An event from outside (``data`` as canonical JSON), kept until the wait at ``used_by`` uses it."""
 
@@ -337,7 +301,7 @@ class Kept(Record):
         return f"KEPT#{self.id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Event(Record):
     """One entry of the run's append-only log; ``seq`` counts from 1 without gaps."""
 
@@ -354,7 +318,7 @@ class Event(Record):
         return f"EVENT#{self.seq:010d}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Request(Record):
     """An idempotent start request: which run it made, and the digest of what was asked."""
 

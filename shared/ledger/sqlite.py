@@ -1,8 +1,11 @@
 """The store on one SQLite file: the in-process host's ledger. It survives ``kill -9`` and power loss.
 
 Write-ahead log with full synchronisation: what ``commit`` returned from is on the disk. Commits that arrive while one
-is being written wait for it and then share the next one, so many runs cost few disk flushes (group commit). Readers
-have connections of their own and wait for nobody. Several processes may use one file: SQLite's lock orders writers.
+is being written share the next one, so many runs cost few disk flushes (group commit). Readers have connections of
+their own and wait for nobody. Several processes may use one file: SQLite's lock orders writers.
+
+``begin`` and ``end`` open a transaction to one thread for as long as it likes (``shared.inprocess.tick``): meanwhile
+nobody else writes, here or in another process, and all that this thread reads and writes is part of it.
 """
 
 from __future__ import annotations
@@ -13,14 +16,14 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.errors import SignalboxError, StoreConflict
 from shared.ports import Item, Key, Store, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 PATIENCE = 30.0
@@ -43,17 +46,22 @@ _SCHEMA = (
         for name, (value, sort) in _INDEXES.items()
     ),
 )
-_INSERT = (
-    "INSERT INTO items (body, tenant_workflow, tenant_state, tenant_pending, created, opened, pk, sk, rev)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1) ON CONFLICT DO NOTHING"
+_INSERT = "INSERT INTO items (body, rev, pk, sk) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_UPDATE = "UPDATE items SET body = ?, rev = ? WHERE pk = ? AND sk = ? AND rev = ?"
+_INSERT_INDEXED = (
+    "INSERT INTO items (body, tenant_workflow, tenant_state, tenant_pending, created, opened, rev, pk, sk)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
-_UPDATE = (
+_UPDATE_INDEXED = (
     "UPDATE items SET body = ?, tenant_workflow = ?, tenant_state = ?, tenant_pending = ?, created = ?, opened = ?,"
-    " rev = rev + 1 WHERE pk = ? AND sk = ? AND rev = ?"
+    " rev = ? WHERE pk = ? AND sk = ? AND rev = ?"
 )
-Again = Callable[[Mapping[Key, Item]], Sequence[Write]]
-"""Decides once more, from the items as they are now."""
-Prepared = tuple[Key, str, tuple[Any, ...]]
+_UNINDEXED = ("HEAD", "STEP#", "EVENT#", "PARK#", "KEPT#")
+"""Sort keys of records that are in no index: nearly all that is written."""
+_LOG_PAGES = 4000
+"""Pages (4 KiB) of log after which it is brought into the file: seldom, since the same pages change again and again."""
+_GLANCE = 0.002
+"""Seconds after which a thread that waits for its turn looks whether somebody has written for it meanwhile."""
 _HIGHEST = "\U0010ffff"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -63,12 +71,19 @@ class StoreUnusable(SignalboxError):
 
 
 class SqliteStore(Store):
-    """All items in the file at ``path``, which is created, readable by its owner only, when it does not exist."""
+    """All items in the file at ``path``, which is created, readable by its owner only, when it does not exist.
+
+    ``written`` collects the partitions that ``commit`` has written to; who keeps copies of items empties it.
+    ``elsewhere`` counts how often other processes have been seen to write.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.written: set[str] = set()
+        self.elsewhere = self._told = 0
         self._waiting: deque[_Pending] = deque()
         self._turn = threading.Lock()
+        self._inside = 0
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         try:
@@ -82,7 +97,12 @@ class SqliteStore(Store):
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Item]:
         """Return the items that exist, those of one partition as of one moment; any number of keys."""
-        return _read(self._reader(), keys)
+        found: dict[Key, Item] = {}
+        for pk, group in itertools.groupby(sorted(set(keys)), key=lambda key: key.pk):
+            for sks in _batches([key.sk for key in group]):
+                statement = f"SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk IN ({','.join('?' * len(sks))})"  # noqa: S608
+                found.update((Key(pk, row[1]), _item(row)) for row in self._rows(statement, (pk, *sks)))
+        return found
 
     def query(self, pk: str, prefix: str, *, after: str = "", limit: int = 0) -> list[Item]:
         """Return the partition's items under ``prefix`` above ``after``, in order."""
@@ -91,6 +111,12 @@ class SqliteStore(Store):
         )
         rows = self._rows(statement, (pk, prefix, prefix + _HIGHEST, after, limit or -1))
         return [_item(row) for row in rows]
+
+    def query_except(self, pk: str, prefix: str) -> list[Item]:
+        """Return the partition's items that are not under ``prefix``, as of one moment."""
+        below = "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk < ?"
+        above = "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk > ?"
+        return [_item(row) for row in self._rows(f"{below} UNION ALL {above}", (pk, prefix, pk, prefix + _HIGHEST))]
 
     def index(self, name: str, value: str, *, limit: int, before: str = "") -> list[Item]:
         """Return an index's newest items for ``value``, newest first, older than the sort value ``before``."""
@@ -101,29 +127,31 @@ class SqliteStore(Store):
         return [_item(row) for row in self._rows(statement, given)]
 
     def commit(self, writes: Sequence[Write]) -> None:
-        """Apply all writes or none, on the disk when this returns. Raises StoreConflict when a condition fails."""
-        self._take_turn(_Pending(writes))
+        """Apply all writes or none, on the disk when this returns. Raises StoreConflict when a condition fails.
 
-    def decide(self, keys: Sequence[Key], writes: Sequence[Write], again: Again) -> None:
-        """Commit ``writes``; where a condition fails, what ``again`` makes of ``keys`` as they are in this very commit.
-
-        Raises what ``again`` raises, or StoreConflict when its writes have conditions on anything but ``keys``.
+        Inside this thread's own transaction they become part of it, and are on the disk when that has ended.
         """
-        self._take_turn(_Pending(writes, keys, again))
-
-    def _take_turn(self, mine: _Pending) -> None:
-        self._waiting.append(mine)
-        with self._turn:
-            if not mine.done:
-                self._write_waiting()
+        mine = _Pending(writes)
+        if self._inside == threading.get_ident():
+            self._apply(mine)
+        else:
+            self._waiting.append(mine)
+            self._see_to(mine)
         if mine.error:
             raise mine.error
 
     def changed_elsewhere(self) -> bool:
-        """Tell whether another process has written since this was asked last."""
-        with self._turn:
-            known, self._version = self._version, self._data_version()
-        return known != self._version
+        """Tell whether another process has written since this was asked last.
+
+        While somebody writes, what he has seen of others is told.
+        """
+        if self._turn.acquire(blocking=False):
+            try:
+                self._look()
+            finally:
+                self._turn.release()
+        known, self._told = self._told, self.elsewhere
+        return known != self._told
 
     def close(self) -> None:
         """Close every connection."""
@@ -140,91 +168,154 @@ class SqliteStore(Store):
 
     def _prepare(self) -> None:
         self._writer.execute("PRAGMA journal_mode = WAL")
+        self._writer.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         for statement in _SCHEMA:
             self._writer.execute(statement)
 
     def _data_version(self) -> int:
         return int(self._writer.execute("PRAGMA data_version").fetchone()[0])
 
+    # --- a transaction of one thread ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Open a transaction that this thread fills and ends. Raises StoreUnusable."""
+        self._turn.acquire()
+        try:
+            self._start()
+        except StoreUnusable:
+            self._turn.release()
+            raise
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Write inside this thread's transaction. Raises StoreConflict or StoreUnusable, having spoilt it all."""
+        batches: dict[str, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            statement, given = _statement(row)
+            batches.setdefault(statement, []).append(given)
+        try:
+            for statement, given in batches.items():
+                if self._writer.executemany(statement, given).rowcount != len(given):
+                    raise StoreConflict("An item has another revision than this transaction has read.")
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"{self.path} could not be written: {error}") from error
+
+    def end(self, rows: Iterable[Row]) -> None:
+        """Write these as well, and commit, together with what waits. Raises as ``write`` does: nothing was written."""
+        try:
+            self.write(rows)
+            self._finish()
+        except SignalboxError:
+            self._roll_back()
+            raise
+        finally:
+            self._turn.release()
+
     def _rows(self, statement: str, given: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return self._reader().execute(statement, given).fetchall()
 
     def _reader(self) -> sqlite3.Connection:
-        """Return this thread's own connection."""
+        """Return this thread's own connection; inside its transaction, that one's."""
+        if self._inside == threading.get_ident():
+            return self._writer
         reader: sqlite3.Connection | None = getattr(self._local, "reader", None)
         if reader is None:
             reader = self._local.reader = self._connect()
         return reader
 
+    def _see_to(self, mine: _Pending) -> None:
+        """Write everything that waits, unless whoever has the turn has taken this along."""
+        while not mine.done:
+            if self._turn.acquire(timeout=_GLANCE):
+                try:
+                    if not mine.done:
+                        self._write_waiting()
+                finally:
+                    self._turn.release()
+
     def _write_waiting(self) -> None:
-        """Write everything that waits as one commit; called by whoever's turn it is, for all the others too."""
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        with suppress(StoreUnusable):  # those who wait are told
+            self._start()
+            self._finish()
+
+    def _start(self) -> None:
         try:
             self._writer.execute("BEGIN IMMEDIATE")
+            self._inside = threading.get_ident()
+            self._look()
+        except sqlite3.Error as error:
+            raise self._fail(error, self._taken()) from error
+
+    def _finish(self) -> None:
+        """Commit with everything that waits as one; whoever has the turn does it for all the others too."""
+        batch = self._taken()
+        try:
             for pending in batch:
                 self._apply(pending)
             self._writer.execute("COMMIT")
         except sqlite3.Error as error:
-            self._undo(batch, error)
+            raise self._fail(error, batch) from error
+        self._inside = 0
         for pending in batch:
             pending.done = True
 
+    def _taken(self) -> list[_Pending]:
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
+
+    def _look(self) -> None:
+        known, self._version = self._version, self._data_version()
+        self.elsewhere += known != self._version
+
     def _apply(self, pending: _Pending) -> None:
         """Apply one transaction inside the shared one; undo just it when a condition does not hold."""
-        conflict = self._try(pending.writes)
-        if conflict and pending.again:
-            try:
-                writes = pending.again(_read(self._writer, pending.keys))
-                conflict = self._try([_statement(write) for write in writes])
-            except Exception as error:  # noqa: BLE001 - it belongs to the one who asked, not to the others
-                conflict = error
-        pending.error = conflict
-
-    def _try(self, writes: Sequence[Prepared]) -> StoreConflict | None:
         self._writer.execute("SAVEPOINT one")
-        for key, statement, given in writes:
-            if self._writer.execute(statement, given).rowcount != 1:
+        for row in pending.rows:
+            if self._writer.execute(*_statement(row)).rowcount != 1:
                 self._writer.execute("ROLLBACK TO one")
-                self._writer.execute("RELEASE one")
-                return StoreConflict(f"{key} has another revision than expected")
+                pending.error = StoreConflict(f"{row.key} has another revision than expected")
+                break
+            self.written.add(row.key.pk)
         self._writer.execute("RELEASE one")
-        return None
 
-    def _undo(self, batch: list[_Pending], error: sqlite3.Error) -> None:
+    def _fail(self, error: sqlite3.Error, batch: list[_Pending]) -> StoreUnusable:
+        self._roll_back()
+        unusable = StoreUnusable(f"{self.path} could not be written: {error}")
+        for pending in batch:
+            pending.error, pending.done = unusable, True
+        return unusable
+
+    def _roll_back(self) -> None:
+        self._inside = 0
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
-        for pending in batch:
-            pending.error = StoreUnusable(f"{self.path} could not be written: {error}")
+
+
+class Row(NamedTuple):
+    """An item to write with its new revision, and the one that it must have before; None = none may exist."""
+
+    key: Key
+    item: Item
+    rev: int
+    before: int | None
 
 
 class _Pending:
-    """A transaction that waits for its turn, ready to execute."""
+    """A transaction that waits for its turn."""
 
-    __slots__ = ("again", "done", "error", "keys", "writes")
+    __slots__ = ("done", "error", "rows")
 
-    def __init__(self, writes: Sequence[Write], keys: Sequence[Key] = (), again: Again | None = None) -> None:
-        self.writes = [_statement(write) for write in writes]
-        self.keys = keys
-        self.again = again
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self.rows = [Row(write.key, write.item, (write.expected or 0) + 1, write.expected) for write in writes]
         self.done = False
         self.error: Exception | None = None
 
 
-def _read(connection: sqlite3.Connection, keys: Sequence[Key]) -> dict[Key, Item]:
-    found: dict[Key, Item] = {}
-    for pk, group in itertools.groupby(sorted(set(keys)), key=lambda key: key.pk):
-        for sks in _batches([key.sk for key in group]):
-            statement = f"SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk IN ({','.join('?' * len(sks))})"  # noqa: S608
-            rows = connection.execute(statement, (pk, *sks)).fetchall()
-            found.update((Key(pk, row[1]), _item(row)) for row in rows)
-    return found
-
-
-def _statement(write: Write) -> Prepared:
-    item, key = write.item, write.key
-    body = _encode(item)
-    given = (body, *(item.get(name) for name in _COLUMNS), key.pk, key.sk)
-    return (key, _INSERT, given) if write.expected is None else (key, _UPDATE, (*given, write.expected))
+def _statement(row: Row) -> tuple[str, tuple[Any, ...]]:
+    (pk, sk), item, rev, before = row
+    plain = sk.startswith(_UNINDEXED)
+    given = (_encode(item), *(() if plain else map(item.get, _COLUMNS)), rev, pk, sk)
+    if before is None:
+        return _INSERT if plain else _INSERT_INDEXED, given
+    return _UPDATE if plain else _UPDATE_INDEXED, (*given, before)
 
 
 def _item(row: tuple[Any, ...]) -> Item:

@@ -98,7 +98,8 @@ def finish(host: Host, task: Task) -> dict[str, Any]:
     seen = journal.read_all()
     seen = seen if seen.run.part else skip_unreached(host, task, seen)
     ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
-    answer_parent(host, task.tenant, task.run)
+    if seen.run.parent:
+        answer_parent(host, task.tenant, task.run)
     return {"status": ended}
 
 

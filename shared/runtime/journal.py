@@ -6,11 +6,12 @@ because after a lost answer it is asked again with the records that it already w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.errors import NotFound, StoreConflict, TransientFailure
-from shared.ledger.records import Event, Gate, Head, Kept, Park, Record, Run, Step, revive, run_partition
+from shared.ledger.record import Record, replace
+from shared.ledger.records import Event, Gate, Head, Kept, Park, Run, Step, revive, run_partition
 from shared.ports import Key, Write
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ class Journal:
         rest = self.read(["RUN"])
         kinds = ("GATE#", "KEPT#", "PARK#", "STEP#")
         items = [item for kind in kinds for item in self._store.query(self.pk, kind)]
-        return replace(rest.with_(revive(item) for item in items), whole=True)
+        known = rest.with_(revive(item) for item in items)
+        return Snapshot(known.records, known.asked, whole=True)
 
     def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:
         """Return the events with ``seq`` above ``after``, in order."""
@@ -207,7 +209,8 @@ def _slots_used(seen: Snapshot, change: Change[T]) -> Change[T]:
     head = next((one for one in change.records if isinstance(one, Head)), seen.head)
     others = [one for one in change.records if not isinstance(one, Head) and one not in given]
     fewer = replace(head, slots=head.slots - len(given))
-    return replace(change, records=(fewer, *others, *(replace(one, slot=False) for one in given)))
+    records = (fewer, *others, *(replace(one, slot=False) for one in given))
+    return Change(change.result, records, change.notes, change.elsewhere)
 
 
 def _had_slot(seen: Snapshot, step: Step) -> bool:

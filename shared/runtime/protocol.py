@@ -8,12 +8,13 @@ Each recognises its own earlier success, so it may be asked again after a lost a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.budget import rules
 from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
 from shared.ids import sha256
+from shared.ledger.record import replace
 from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scope_of
@@ -184,7 +185,7 @@ def in_doubt(step: Step | None) -> bool:
 
 def unopened(step: Step, failure: Failure) -> Failure:
     """Return a failure that came before anything was opened: the doubt that it leaves is that of the call before."""
-    return replace(failure, uncertain=uncertain(step))
+    return Failure(failure.error_class, failure.message, failure.retry_after, uncertain=uncertain(step))
 
 
 def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
@@ -24,7 +26,7 @@ from shared.runtime.scopes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from shared.ledger.records import Step
     from shared.manifest import Manifest, Merge, StepPlan
@@ -43,7 +45,7 @@ def mentioned(*templates: Any) -> frozenset[str]:
 
 def inside_names(plan: StepPlan) -> frozenset[str]:
     """Return the steps that any expression in the body of a map or loop, or of a body inside it, may refer to."""
-    own = mentioned(dict(plan.spec), [plan.when, *(edge.when for edge in plan.needs)])
+    own = _words(plan).steps
     return own.union(*(inside_names(step) for step in plan.body.steps.values())) if plan.body else own
 
 
@@ -52,11 +54,11 @@ def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
 
     The run, the step, its sources and what its expressions mention, its gate, the containers around it.
     """
-    conditions = [plan.when, *(edge.when for edge in plan.needs)]
-    names = mentioned(dict(plan.spec), conditions) | {edge.source for edge in plan.needs}
+    words = _words(plan)
+    names = words.steps | {edge.source for edge in plan.needs}
     places = {place_of(name, manifest, scope) for name in names} - {None}
     keys = {"RUN", f"STEP#{scope}{plan.id}", *(f"STEP#{place}" for place in places), *frame_keys(scope)}
-    if any(_LOOP.search(text) for text in _texts([dict(plan.spec), conditions])):
+    if words.loop:
         keys |= _previous_keys(manifest, scope)
     return keys | ({f"GATE#{scope}{plan.approved_by}"} if plan.approved_by else set())
 
@@ -93,7 +95,40 @@ def _texts(value: Any) -> Iterable[str]:
 
 def mentions_inputs(plan: StepPlan) -> bool:
     """Tell whether any of the step's own expressions reads ``inputs``."""
-    return any(_INPUTS.search(text) for text in _texts([dict(plan.spec), [plan.when]]))
+    return _words(plan).inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a step's expressions mention: steps, ``loop``, ``inputs``."""
+
+    steps: frozenset[str]
+    loop: bool
+    inputs: bool
+
+
+_KNOWN: dict[int, tuple[StepPlan, _Words]] = {}
+"""By the plan's identity: plans are frozen and met again and again, but have no hash."""
+_MOST_KNOWN = 10_000
+
+
+def _words(plan: StepPlan) -> _Words:
+    known = _KNOWN.get(id(plan))
+    if known is None or known[0] is not plan:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        known = _KNOWN[id(plan)] = plan, _read(plan)
+    return known[1]
+
+
+def _read(plan: StepPlan) -> _Words:
+    own = [dict(plan.spec), plan.when]
+    all_ = [own, [edge.when for edge in plan.needs]]
+    return _Words(
+        steps=mentioned(all_),
+        loop=any(map(_LOOP.search, _texts(all_))),
+        inputs=any(map(_INPUTS.search, _texts(own))),
+    )
 
 
 def merge(kind: Merge, outputs: Mapping[str, Any]) -> Any:
@@ -122,27 +157,63 @@ def _deep(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+class _Names(Mapping[str, Any]):
+    """Names of which each is made when it is read first: most expressions read one or two."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]], made: dict[str, Any]) -> None:
+        self._makers, self._made = makers, made
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a name's value. Raises KeyError."""
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over all names."""
+        return iter({**self._makers, **self._made})
+
+    def __len__(self) -> int:
+        """Count the names."""
+        return len({**self._makers, **self._made})
+
+
 class Scope:
     """Names for the expressions of one step instance, from a snapshot that holds the records it mentions."""
 
     def __init__(self, seen: Snapshot, blobs: Blobs, manifest: Manifest, scope: str = "", **extra: Any) -> None:
-        run = seen.run
         self._seen = seen
         self._blobs = blobs
         self._manifest = manifest
-        self._context: dict[str, Any] = values.load(run.context, blobs) or {}
-        self.names: dict[str, Any] = {
-            "run": {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant},
-            "trigger": {"kind": run.trigger, "initiator": run.initiator},
-            **self._context.get("names", {}),
-            "input": values.load(run.input, blobs),
-            "steps": {**self._context.get("steps", {}), **dict(self._steps(scope))},
-            **self._frames(scope),
-            **extra,
-        }
+        self._scope = scope
+        self._extra = extra
 
-    def _steps(self, scope: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        scopes = enclosing(scope)
+    @cached_property
+    def names(self) -> Mapping[str, Any]:
+        """All names; made when the first expression is read, since most steps' conditions have none."""
+        makers = {"input": self._input, "steps": self._steps, "run": self._run, "trigger": self._trigger}
+        return _Names(makers, {**self._context.get("names", {}), **self._frames(self._scope), **self._extra})
+
+    @cached_property
+    def _context(self) -> Mapping[str, Any]:
+        """What a part of a map or loop sees of its surroundings; a run of its own sees none."""
+        return values.load(self._seen.run.context, self._blobs) or {}
+
+    def _input(self) -> Any:
+        return values.load(self._seen.run.input, self._blobs)
+
+    def _run(self) -> dict[str, Any]:
+        run = self._seen.run
+        return {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant}
+
+    def _trigger(self) -> dict[str, Any]:
+        return {"kind": self._seen.run.trigger, "initiator": self._seen.run.initiator}
+
+    def _steps(self) -> dict[str, Any]:
+        return {**self._context.get("steps", {}), **dict(self._own_steps())}
+
+    def _own_steps(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        scopes = enclosing(self._scope)
         for step in self._seen.steps():
             if scope_of(step.path) in scopes and not step.path.endswith("]"):
                 yield step.path.rpartition("/")[2], self._shown(step)

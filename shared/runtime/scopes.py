@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.errors import PermanentFailure
@@ -28,6 +29,7 @@ _SEGMENT = re.compile(r"([a-z][a-z0-9_]*)\[(\d+)\]")
 _RANGE = re.compile(r"(.+)\[(\d+)-(\d+)\]")
 
 
+@lru_cache(maxsize=4096)
 def enclosing(scope: str) -> tuple[str, ...]:
     """Return the scope and all that enclose it, outermost (``""``) first."""
     parts = scope.split("/")[:-1]

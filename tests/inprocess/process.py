@@ -106,18 +106,20 @@ def die() -> None:
 def mortal(host: Host, number: int, moment: str) -> None:
     """Kill this process at the commit of this number (from 1): before anything of it is written, or after all is."""
     store: Any = host.workspace.store
-    commit, count = store._take_turn, SimpleNamespace(done=0)
+    commit, count = store._finish, SimpleNamespace(done=0, changes=store._writer.total_changes)
 
-    def dying(pending: Any) -> None:
-        count.done += 1
-        mine = count.done == number
+    def dying() -> None:
+        writes = bool(store._waiting) or store._writer.total_changes > count.changes
+        count.done += writes
+        mine = writes and count.done == number
         if mine and moment == "before":
             die()
-        commit(pending)
+        commit()
+        count.changes = store._writer.total_changes
         if mine:
             die()
 
-    store._take_turn = dying
+    store._finish = dying
 
 
 def forked(work: Any) -> int:

@@ -46,7 +46,7 @@ def alive(path, erp, *, number=0, moment="", around=""):
                     die()
                 return result
 
-            host.handlers.steps.tools.invoke = dying
+            host.tools.invoke = dying
         run = host.start("k")
         host.engine.host(run)
         host.until(run, "completed", "failed", "stopped", "paused")
@@ -79,7 +79,7 @@ def test_killed_at_any_commit_the_run_completes_and_posts_once(tmp_path, erp, mo
         check(path, erp, f"killed {moment} commit {number}")
         if code == 0:
             break
-    assert killed >= 10
+    assert killed >= 5
 
 
 @pytest.mark.parametrize("around", ["before", "after"])

@@ -116,25 +116,6 @@ def test_commits_that_arrive_together_share_one_flush_and_a_conflict_among_them_
     assert [item["sk"] for item in store.query("p", "")] == ["a", "c", "d", "taken"]
 
 
-def test_a_decision_that_lost_decides_again_in_the_same_commit(path):
-    store = SqliteStore(path)
-    store.commit([put("a", n=1)])
-    stale = [put("a", expected=1, n=10)]
-    store.commit([put("a", expected=1, n=2)])
-    store.decide([Key("p", "a")], stale, lambda items: [put("a", expected=2, n=items[Key("p", "a")]["n"] + 10)])
-    assert store.read([Key("p", "a")])[Key("p", "a")]["n"] == 12
-    store.decide([Key("p", "a")], stale, lambda _: [])
-    with pytest.raises(StoreConflict):
-        store.decide([Key("p", "a")], stale, lambda _: [put("b"), put("a", expected=1)])
-    with pytest.raises(PermanentFailure, match="no"):
-        store.decide([Key("p", "a")], stale, lambda _: refuse("no"))
-    assert [item["n"] for item in store.query("p", "")] == [12]
-
-
-def refuse(why):
-    raise PermanentFailure(why)
-
-
 def test_a_reader_is_not_held_up_by_a_writer_and_sees_only_what_was_committed(path):
     store, other = SqliteStore(path), sqlite3.connect(path, isolation_level=None)
     store.commit([put("a", n=1)])

@@ -1,0 +1,74 @@
+"""What all records are: frozen data with a revision, copied, written down and revived fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from operator import attrgetter
+from typing import Any, ClassVar, Self, TypeVar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What all records share: the revision that conditional writes compare. 0 = not stored yet.
+
+    Records keep their fields in a dict, without slots: ``replace`` then copies them all at once.
+    """
+
+    rev: int = 0
+    NESTED: ClassVar[dict[str, type]] = {}
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        raise NotImplementedError
+
+    def to_item(self) -> dict[str, Any]:
+        """Return plain data without empty fields."""
+        item = {name: value for name, value in vars(self).items() if value is not None}
+        for name in self.NESTED.keys() & item.keys():
+            item[name] = _plain(item[name])
+        return item
+
+    @classmethod
+    def from_item(cls, item: dict[str, Any]) -> Self:
+        """Rebuild the record. Fields that a newer release wrote are left out."""
+        names, nested = _reader(cls)[0], cls.NESTED
+        known: dict[str, Any] = {
+            name: tuple(item[name]) if type(item[name]) is list else item[name] for name in names if name in item
+        }
+        for name in nested.keys() & known.keys():
+            known[name] = nested[name](**known[name])
+        return cls(**known)
+
+
+R = TypeVar("R", bound=Record)
+
+
+def replace(record: R, **changes: Any) -> R:
+    """Return the record with ``changes``, as ``dataclasses.replace`` does, in a tenth of the time.
+
+    Every step makes a dozen of these. Raises TypeError for a field that the record does not have.
+    """
+    known = vars(record)
+    if not changes.keys() <= known.keys():
+        raise TypeError(f"{type(record).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
+    made = object.__new__(type(record))
+    vars(made).update(known, **changes)
+    return made
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
+
+
+@cache
+def _reader(kind: type) -> tuple[tuple[str, ...], attrgetter[tuple[Any, ...]]]:
+    return _names(kind), attrgetter(*_names(kind))
+
+
+def _plain(value: object) -> dict[str, Any]:
+    """Return a nested value as plain data; its own fields are plain."""
+    names, read = _reader(type(value))
+    return dict(zip(names, read(value), strict=True))
