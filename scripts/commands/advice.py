@@ -1,17 +1,17 @@
 """What to do about a refusal of the API, by its stable code; the same for a server and for this machine's runs."""
 
 BY_CODE = {
-    "already_decided": "`signalbox approvals show` shows who decided it and when.",
-    "digest_mismatch": "`signalbox approvals show` shows what would run now.",
-    "expired": "`signalbox runs show` shows what has become of the run.",
+    "already_decided": "`signalbox approvals show APPROVAL` shows who decided it and when.",
+    "digest_mismatch": "`signalbox approvals show APPROVAL` shows what would run now.",
+    "expired": "`signalbox runs show RUN` shows what has become of the run.",
     "idempotency_mismatch": "Another request needs another --idempotency-key.",
     "initiator": "Somebody else whom it is asked of decides it, with a token or a link of their own.",
     "invalid_id": "`signalbox runs list` shows the ids of runs, `signalbox approvals list` those of approvals.",
-    "not_paused": "`signalbox runs show` shows how its steps stand.",
-    "run_ended": "`signalbox runs show` shows how it ended. Another run is another story: signalbox run --help",
+    "not_paused": "`signalbox runs show RUN` shows how its steps stand.",
+    "run_ended": "`signalbox runs show RUN` shows how it ended.",
     "unauthenticated": "Give it with --token or SIGNALBOX_TOKEN; without both, the local cloud's own is used.",
     "forbidden": "Use a token that has the role.",
-    "unknown_step": "`signalbox runs show` shows its steps.",
+    "unknown_step": "`signalbox runs show RUN` shows its steps.",
 }
 HERE = {"initiator": "Somebody else decides it, from any shell: signalbox approvals approve APPROVAL --as NAME"}
 """Where the runs are this machine's own."""
@@ -28,5 +28,7 @@ def remedy(code: str, path: str, *, here: bool = False) -> str:
         found = next((told for start, told in NOT_FOUND.items() if path.startswith(start)), "")
     else:
         found = (HERE.get(code) if here else None) or BY_CODE.get(code, "")
-    found = found.replace("APPROVAL", path.rpartition("/")[2])
+    named = path.split("/")[3] if path.count("/") > 2 else ""  # noqa: PLR2004 - /v1/runs/ID, /v1/approvals/ID
+    if named:
+        found = found.replace("APPROVAL", named).replace("RUN", named.partition(".")[0])
     return found.replace(" list` ", " list --in-process` ") if here else found

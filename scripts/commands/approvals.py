@@ -115,7 +115,9 @@ def _decide(api: Api, approval: str, body: dict[str, Any], digest: str | None, *
         return
     subject = show.escaped(" ".join(str(decided["subject"]).split()))
     console().print(f"{state(decided['status'])}: {subject}", soft_wrap=True)
-    console().print(f"Follow the run: {COMMAND} runs watch {decided['run']}", style="dim", soft_wrap=True)
+    run = str(decided["run"])
+    way = "No process drives the run; go on: {} resume" if api.stands_still(run) else "Follow the run: {} watch"
+    console().print(f"{way.format(f'{COMMAND} runs')} {run}", style="dim", soft_wrap=True)
 
 
 def _find(api: Api, approval: str) -> dict[str, Any]:

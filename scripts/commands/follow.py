@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from scripts.commands.client import Api, ApiRefused, Unreachable, segment
-from scripts.commands.output import COMMAND, console, print_line
+from scripts.commands.output import COMMAND, Refused, console, print_line
 from scripts.commands.story import ASKING, Event, Story, plain
 from scripts.commands.tally import Bodies, Tally, bodies_of
 
@@ -63,8 +63,9 @@ def news(api: Api, story: Story, *, until_human: bool = False) -> Iterator[tuple
     """Yield the news of a run's log with their lines, from where its `story` stands.
 
     Ends after the page on which the run has ended or, with `until_human`, it or a run below it waits for a person.
-    Raises Refused when the API stays away.
+    Raises Refused when the API stays away, or when no process drives the run.
     """
+    still = False
     for page in pages(api, story.run, story.seq):
         story.seq = page.last
         lines = list(filter(None, map(story.line, page.events)))
@@ -77,6 +78,16 @@ def news(api: Api, story: Story, *, until_human: bool = False) -> Iterator[tuple
         waits = until_human and bool(story.asks or _needy(page.state, ending=story.ending))
         if not page.events and (waits or page.state in TERMINAL):
             return
+        # Whoever drove it may have ended it just after this page was read: so the next one decides.
+        if still and not page.events:
+            raise standing_still(story.run)
+        still = api.stands_still(story.run)
+
+
+def standing_still(run: str) -> Refused:
+    """Return what to say of an in-process run that nobody drives."""
+    what = f"Run {run} stands still: no process drives it."
+    return Refused(what, f"This goes on with it: signalbox runs resume {run}", code="stands_still")
 
 
 def _needy(found: str, *, ending: bool) -> bool:

@@ -92,7 +92,8 @@ def _compiled(file: Path) -> "Compiled":
     from shared.errors import DefinitionError  # noqa: PLC0415 - with it
 
     if not file.is_file():
-        raise Refused(f"There is no file {file}.", "Name a workflow file, such as workflows/invoice.yaml.")
+        what = f"{file} is a folder." if file.is_dir() else f"There is no file {file}."
+        raise Refused(what, "Name a workflow file, such as workflows/invoice.yaml.", code="no_file")
     try:
         return compile_file(file)
     except DefinitionError as error:
@@ -221,7 +222,9 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
     try:
         run, new = start_run(opened.workspace.host(opened.engine), published, request)
     except RequestRefused as refused:
-        raise refused_here(refused, "") from None
+        told = refused_here(refused, "")
+        told.remedy = told.remedy or "`--input` and `--set KEY=VALUE` give the input."
+        raise told from None
     if not new:
         opened.drive(run)
     return run, not new
@@ -305,8 +308,8 @@ def _choice(question: str, choices: tuple[str, ...]) -> str:
             return found[0]
 
 
-def refuse_options(**given: object) -> None:
-    """Refuse options that only a deployed workflow has. Raises BadParameter."""
+def refuse_options(why: str, **given: object) -> None:
+    """Refuse options that have a value here but no meaning, and say `why`. Raises BadParameter."""
     for name, value in given.items():
         if value:
-            raise typer.BadParameter("is for deployed workflows, not for a file", param_hint=f"--{name}")
+            raise typer.BadParameter(why, param_hint=f"--{name.strip('_').replace('_', '-')}")

@@ -94,6 +94,7 @@ class LocalRuns(Api):
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self.workspace = workspace
+        self._drives = engine is not None
         self._check = check
         self.by = signature(by)
         self._host = _api_host(workspace, engine)
@@ -114,6 +115,10 @@ class LocalRuns(Api):
     def undriven(self, run: str) -> bool:
         """Tell whether no process drives the run."""
         return self.workspace.locks.is_free(run)
+
+    def stands_still(self, run: str) -> bool:
+        """Tell whether no process drives the run, this one included."""
+        return not self._drives and self.undriven(run)
 
     def _answer(
         self, method: str, path: str, query: dict[str, str], body: bytes, headers: dict[str, str]

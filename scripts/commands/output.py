@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -93,7 +94,8 @@ def report(refused: Refused, *, as_json: bool) -> None:
     """Tell about a refusal: on stderr for people, as a JSON object on stdout for programs."""
     what, remedy = hint(refused.what), hint(refused.remedy)
     if as_json:
-        print_json({"error": {"code": refused.code, "message": what, "remedy": remedy}})
+        show = print_line if _LINES else print_json
+        show({"error": {"code": refused.code, "message": what, "remedy": remedy}})
         return
     screen = console(stderr=True)
     screen.print("[bold red]✗[/] ", end="")
@@ -108,8 +110,13 @@ def print_json(data: Any) -> None:
     sys.stdout.flush()
 
 
+_LINES: "deque[Any]" = deque(maxlen=1)
+"""The last line of JSON, once this process has printed any."""
+
+
 def print_line(data: Any) -> None:
-    """Print one JSON value as one line on stdout, at once."""
+    """Print one JSON value as one line on stdout, at once; a refusal that follows is a line, too."""
+    _LINES.append(data)
     print(json.dumps(data, ensure_ascii=False, default=str), flush=True)
 
 

@@ -11,7 +11,7 @@ from scripts.commands import show
 from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
 from scripts.commands.follow import TERMINAL, follow, story_of, stream
-from scripts.commands.inprocess import Options, go_on, run_file
+from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
 from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
@@ -77,8 +77,10 @@ def run(  # noqa: PLR0913 - options
     or where SIGNALBOX_RUNS says.
     """
     if "/" in name or name.endswith((".yaml", ".yml")):
+        refuse_options("is for a published workflow; a file runs as it stands", version=version)
         given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json)
         return run_file(Path(name), read_input(given, fields or []), given_options)
+    refuse_options("is for a workflow file: name it with its folder, or with .yaml", new=new, set_tool=set_tool, as_=by)
     body: dict[str, Any] = {"input": read_input(given, fields or [])} | ({"version": version} if version else {})
     api = target(url, token)
     status, answer = _start(api, name, body, key)
@@ -149,7 +151,7 @@ def _json(text: str, hint: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        remedy = "Quote it in single quotes, or use @FILE or --set KEY=VALUE"
+        remedy = "Quote it in single quotes, or use @FILE" + (" or --set KEY=VALUE" if hint == "--input" else "")
         raise typer.BadParameter(f"not JSON: {error}. {remedy}", param_hint=hint) from None
 
 

@@ -40,7 +40,10 @@ def test_who_started_a_run_is_refused_and_told_who_may_decide_it(waiting):
 
 def test_the_systems_user_decides_unless_somebody_is_named(waiting):
     shell, run, _ = waiting(forbidden=False)
-    assert shell("approvals", "reject", run)["by"] == ME
+    assert f"runs resume {run}" in shell.words("approvals", "reject", run)
+    assert shell.run(run)["gates"][0]["by"] == ME
+    error = shell("runs", "watch", run, code=1)[-1]["error"]  # nobody drives it: there is nothing to wait for
+    assert (error["code"], f"runs resume {run}" in error["remedy"]) == ("stands_still", True)
 
 
 def test_a_full_address_is_taken_as_it_is(waiting):

@@ -176,6 +176,10 @@ def test_run_and_watch_as_json_lines(cli):
         ("nonsense",),
         ("compile", "workflows/invoice.yaml", "--manifest", "--summary"),
         ("deploy", "--env", "dev", "--context", "novalue"),
+        ("run", "workflows/invoice.yaml", "--version", "2"),
+        ("run", "invoice", "--new"),
+        ("run", "invoice", "--set-tool", "A=b"),
+        ("run", "invoice", "--as", "ann"),
     ],
 )
 def test_wrong_usage_exits_with_2(cli, api, arguments):
@@ -242,6 +246,11 @@ def test_modules_of_the_users_folder_are_not_run(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert f"Usage: {ROOT / 'scripts' / script} " in done.stdout
+
+
+def test_a_folder_is_no_workflow_file(cli, tmp_path):
+    refused = cli("run", f"{tmp_path}/").exception
+    assert refused.what == f"{tmp_path} is a folder."
 
 
 def test_a_file_that_is_not_there_is_refused_by_its_name(cli):
