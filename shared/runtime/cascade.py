@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ENTRY_RETRIES = 3
 """How often a step that makes no call is entered again after the engine interrupted it."""
+CONTAINERS = frozenset({"map", "loop"})
+"""What holds other steps and calls nothing itself."""
 TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
 """Error names by which the engine says that time ran out."""
 
@@ -268,8 +270,10 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
 def _unrecorded(case: Case, visit: Visit) -> bool:
     """Tell whether a step without effect was only interrupted by the engine: entering it again costs nothing."""
     makes_no_call = case.step.call is None and visit.plan.type not in {"agent", "tool"}
-    interrupted = case.step.failure == visit.engine_failure and visit.engine_failure.error_class == "transient"
-    return makes_no_call and interrupted and case.step.retries < ENTRY_RETRIES
+    # A map or a loop has no time-out of its own: what ran out of time is one of our tasks.
+    interrupted = visit.engine_failure.error_class == "transient" or visit.plan.type in CONTAINERS
+    same = case.step.failure == visit.engine_failure
+    return makes_no_call and interrupted and same and case.step.retries < ENTRY_RETRIES
 
 
 def _may_retry(plan: StepPlan, step: Step, failure: Failure) -> bool:
@@ -289,8 +293,8 @@ def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     wait = delay(visit.plan.retry, case.step.retries, failure, visit.jitter)
     waits = case.step.status == "waiting"
     step = replace(case.step, status="waiting" if waits else "retrying", retries=case.step.retries + 1)
-    if waits:
-        step = replace(step, failure=None)
+    if waits or visit.plan.type in CONTAINERS:
+        step = replace(step, failure=None)  # on a map or a loop it would say that an item has failed
     data = {"class": failure.error_class, "delay_ms": int(wait), "retry": step.retries}
     case = replace(case, step=step).noted(Note("step_retrying", step.path, step.attempt, data))
     return _remember(case, visit, act("retry", wait))

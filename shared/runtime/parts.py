@@ -64,6 +64,8 @@ def _next_segment(host: Host, task: Task, plan: StepPlan, journal: Journal, seen
     most, size = int(plan.spec["max_iterations"]), plan.split.size
     if known is None or known.iteration == 0:
         return begin_loop(host, task, plan, journal, seen, min(size, most))
+    if known.failure:
+        raise failure_named(known.failure.error_class, known.failure.message)
     part = seen.step(_segment(known, plan))
     if part is None or not (part.settled or part.failure):
         return known

@@ -260,7 +260,7 @@ def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Ch
     """
     known = seen.step(step.path) or step
     failed = known.failure and not is_part_of(seen.run, step.path)
-    if known.settled or failed or seen.head.ended:
+    if known.settled or failed or known.status in PARKED or seen.head.ended:
         return Change(known)
     closed_ = finished(known, outcome, now, seen.head.seq + 1)
     return Change(closed_, (closed_,), (closing_note(known, closed_, Amount(), now),))

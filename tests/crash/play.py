@@ -6,7 +6,8 @@ Callers of the API never repeat a request here: what was committed must take its
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from faults import Stalling, Tap
@@ -25,7 +26,7 @@ from shared.runtime.scopes import COMPENSATE
 from shared.runtime.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from shared.ledger.records import Step
 
@@ -53,6 +54,7 @@ class Play:
     _finalised: set[tuple[str, str]] = field(default_factory=set)
     _streamed: dict[Any, int] = field(default_factory=dict)
     _attending: bool = False
+    _walking: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.tap.cancel = self.cancel
@@ -64,6 +66,8 @@ class Play:
             sleep(seconds)
             if seconds >= PAUSE:
                 self.attend()
+            self.launch()  # the walker sleeps without giving way to other executions
+            self.answer()
 
         self.world.clock.sleep = sleep_and_look
 
@@ -71,8 +75,7 @@ class Play:
         published = self.world.steps.definitions.published(self.world.unit.manifest.workflow)
         asked = StartRequest(self.world.tenant, "alex@example.test", "api", {"document": "Invoice"}, key)
         self.safely(lambda: start_run(self.world.steps, published, asked))
-        runs = [item["id"] for key, item in self.world.store.items.items() if key.sk == "RUN"]
-        self.world.run = runs[0] if runs else ""
+        self._find()
 
     def safely(self, call: Callable[[], Any]) -> bool:
         """Make a request whose caller never repeats it."""
@@ -91,9 +94,18 @@ class Play:
                     break
                 self.move()
             self.settle()
-            check(self.world)
-            assert self.world.head.ended, f"stuck: {self.world.head}"
+            for run in self.runs():
+                check(self.seen(run))
+                assert self.seen(run).head.ended, f"stuck: {self.seen(run).head}"
         return self.world
+
+    def runs(self) -> list[str]:
+        """Return the run and its children."""
+        return [item["id"] for key, item in self.world.store.items.items() if key.sk == "RUN"]
+
+    def seen(self, run: str) -> World:
+        """Return the world as one of its runs sees it."""
+        return replace(self.world, run=run)
 
     def move(self) -> None:
         """Do what only people and time can do."""
@@ -127,17 +139,30 @@ class Play:
         return bool(new)
 
     def launch(self) -> bool:
-        new = [name for name in self.world.engine.executions if name not in self.executions]
+        known = self.executions.keys() | self._walking
+        new = [name for name in self.world.engine.executions if name not in known]
         for name in new:
             asl = unwind_machine() if name[0] == UNWIND else self.world.unit.asl
-            self.executions[name] = Execution(self.world, asl, self.world.engine.executions[name])
+            with self.walking(name):
+                self.executions[name] = Execution(self.world, asl, self.world.engine.executions[name])
         return bool(new)
+
+    @contextmanager
+    def walking(self, name: tuple[str, str]) -> Generator[None]:
+        """Mark an execution as under way: nothing else moves it meanwhile."""
+        self._walking.add(name)
+        try:
+            yield
+        finally:
+            self._walking.discard(name)
 
     def answer(self) -> bool:
         answered = {answer[0] for answer in self.world.engine.answers}
-        ready = [each for each in self.executions.values() if each.status == "RUNNING" and answered & set(each.waiting)]
-        for each in ready:
-            each.go()
+        still = {name: each for name, each in self.executions.items() if name not in self._walking}
+        ready = [name for name, each in still.items() if each.status == "RUNNING" and answered & set(each.waiting)]
+        for name in ready:
+            with self.walking(name):
+                still[name].go()
         return bool(ready)
 
     def finalise(self) -> bool:
@@ -152,29 +177,32 @@ class Play:
             _ = any(self.safely(lambda detail=detail: finalise(self.world.steps, detail, UNWIND)) for _ in range(3))
         return bool(new)
 
-    def parked(self) -> list[Step]:
-        return [each for each in self.world.records.steps() if each.status in {"paused", "unknown"} and not each.open]
+    def parked(self) -> list[tuple[str, Step]]:
+        """Return what waits for a person in the run and its children, each with its run."""
+        steps = [(run, step) for run in self.runs() for step in self.seen(run).records.steps()]
+        return [(run, each) for run, each in steps if each.status in {"paused", "unknown"} and not each.open]
 
     def attend(self) -> None:
         """A person looks at what is paused."""
         if self._attending or not self.world.run:
             return
         self._attending = True
-        for step in [each for each in self.parked() if not each.settled]:
-            self.safely(lambda step=step: self.resume(step))
+        for run, step in self.parked():
+            if not step.settled:
+                self.safely(lambda run=run, step=step: self.resume(run, step))
         self._attending = False
 
-    def resume(self, step: Step) -> None:
+    def resume(self, run: str, step: Step) -> None:
         order = Order(self.verdict, "ops")
         if step.status == "unknown":
             result = self.found(step)
             order = Order("skip", "ops") if result is None else Order("accept", "ops", result=result)
         elif step.path.endswith(COMPENSATE):
             order = Order("retry", "ops")
-        resume_step(self.world.steps, self.task(step.path), order, UNWIND)
+        resume_step(self.world.steps, self.task(run, step.path), order, UNWIND)
 
-    def task(self, path: str) -> Task:
-        world = self.world
+    def task(self, run: str, path: str) -> Task:
+        world = self.seen(run)
         scope, slash, step = path.rpartition("/")
         where = (scope + slash, world.run, world.tenant, world.unit.manifest.workflow, 1, world.head.epoch)
         return Task("resume", step, *where, "", "person", 0)
@@ -188,9 +216,8 @@ class Play:
                 self.safely(lambda: request(self.world.steps, self.world.journal, "cancelled", "by ops", UNWIND))
 
     def _find(self) -> bool:
-        runs = [item["id"] for key, item in self.world.store.items.items() if key.sk == "RUN"]
-        self.world.run = runs[0] if runs else ""
-        return bool(runs)
+        self.world.run = next(iter(self.runs()), "")
+        return bool(self.world.run)
 
     def decide(self, word: Any) -> None:
         gate = next(gate for gate in self.world.records.gates() if gate.status == "open")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import bodies
 import invoices
 from faults import Tap
 from machine import FINANCE, World
@@ -46,6 +47,10 @@ class Erp:
     def found(self, step: Any) -> Any:
         document = next(iter(self.documents), None)
         return {"document": document} if document else None
+
+    def mine(self, step: Any) -> Any:
+        document = f"D-{step.call.key[:8]}" if step.call else ""
+        return {"document": document} if document in self.documents else None
 
     @property
     def live(self) -> int:
@@ -107,6 +112,42 @@ def payment(act: Callable[[Play], None]) -> Callable[[Tap], Any]:
     return make
 
 
+FIND = {"tool": "find", "with": {"key": "${ call.idempotency_key }"}, "found": "result.count > 0"}
+ROOM = 120
+"""History events that make a map of four items fall into two parts."""
+
+
+def posting(*plans: StepPlan, room: int = ROOM, slots: int = 10) -> Callable[[Tap], Any]:
+    """Return a route whose steps post documents, in parts, or one after the other for want of slots."""
+
+    def make(tap: Tap) -> tuple[Play, Erp]:
+        erp = Erp()
+        tools = FakeTools({"post": erp.post, "void": erp.void, "find": erp.find, "bad": refuse})
+        made = replace(bodies.manifest(*plans), max_parallel=slots)
+        world = World(compile_manifest(made, room), FakeModels(lambda _: ""), tools)
+        assert world.unit.manifest.slots or any(plan.split for plan in world.unit.manifest.steps.values())
+        return Play(world, lambda _: None, tap, erp.mine), erp
+
+    return make
+
+
+def post(name: str = "post", *needs: str) -> StepPlan:
+    undo = {"tool": "void", "with": {"document": f"${{ steps.{name}.output.document }}"}}
+    call = {"tool": "post", "with": {"say": "x"}, "compensate": undo, "reconcile": FIND}
+    retry = Retry(1, on=("timeout", "transient"))
+    return bodies.plan(name, "tool", needs, spec=call, risk="reversible", retry=retry)
+
+
+def items(*, end: int = 4, **more: Any) -> StepPlan:
+    made = bodies.each(post(), over=[0] * end, on_failure="fail_fast", **more)
+    return replace(made, spec={**made.spec, "max_concurrency": 2, "max_items": end})
+
+
+def bad(*needs: str) -> StepPlan:
+    call = {"tool": "bad", "with": {}, "compensate": None, "reconcile": None}
+    return bodies.plan("bad", "tool", needs, spec=call, on_error="fail")
+
+
 def approve(play: Play) -> None:
     play.decide(Word("approved", FINANCE[0].email))
 
@@ -127,6 +168,10 @@ ROUTES = {
     "cancel": Route(invoice(9000, Play.cancel), "cancelled"),
     "give up": Route(invoice(120, approve, "fail", check_invoice=refuse), "failed"),
     "pay": Route(payment(approve), "completed"),
+    "parts": Route(posting(items()), "completed"),
+    "undone parts": Route(posting(items(), bad("each")), "failed"),
+    "looped parts": Route(posting(bodies.loop(post(), until="loop.iteration >= 3", times=4)), "completed"),
+    "slots": Route(posting(post("a"), post("b"), post("c"), slots=1, room=10_000), "completed"),
 }
 
 

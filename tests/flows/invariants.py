@@ -36,7 +36,8 @@ def check(world: World) -> None:
         assert head.open == head.paused == head.waiting == 0
         assert not [step.path for step in steps if step.open or step.hold != Amount() or _unresolved(step)]
         assert events[-1].type == f"run_{head.ended}"
-        assert sum(event.type in ENDINGS for event in events) == 1
+        # What a completed part did may be undone later, when the whole fails: it then ends once more.
+        assert sum(event.type in ENDINGS for event in events) in ({1, 2} if seen.run.part else {1})
 
 
 def _unresolved(step: Step) -> bool:
