@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from shared.errors import SignalboxError
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -122,7 +120,7 @@ class Hub:
         begun = time.monotonic()
         try:
             self._ticks.finish()
-        except SignalboxError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, nothing was written
             self._lose(leaving, error)
         else:
             self._flush = time.monotonic() - begun
