@@ -217,7 +217,12 @@ class InProcess(Engine):
         return not placed
 
     def _free_seat(self) -> None:
-        following = self._seats.free()
+        self._seats.free()
+        self.call_next()
+
+    def call_next(self) -> None:
+        """Let who waits for a seat try again, if one is free: after a call, and when a run is dropped that was to."""
+        following = self._seats.next()
         if following:
             self.put(*following, POKE)
 
