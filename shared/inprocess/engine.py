@@ -11,6 +11,7 @@ keeps its thread until the process ends; tools bound their calls by ``call.timeo
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import threading
@@ -106,6 +107,7 @@ class InProcess(Engine):
         """Begin to work with these handlers."""
         self.handlers = handlers
         if self._workers:
+            gc.freeze()  # what is loaded by now stays: looking through it for garbage again and again takes a quarter
             for work in (self.hub.run, self._watch.run):
                 self._threads.append(threading.Thread(target=work, name="signalbox", daemon=True))
                 self._threads[-1].start()
