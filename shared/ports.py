@@ -5,6 +5,7 @@ What passes through them are named tuples: every cold start would compile the me
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class Store(Protocol):
     def commit(self, writes: Sequence[Write]) -> None:
         """Apply all writes or none. Raises StoreConflict when a condition does not hold."""
         ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Let nobody else write meanwhile, where a store can do that: what is read inside stays true until written."""
+        return nullcontext()
 
 
 class Blobs(Protocol):

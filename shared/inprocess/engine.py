@@ -11,6 +11,7 @@ keeps its thread until the process ends; tools bound their calls by ``call.timeo
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import threading
@@ -106,6 +107,7 @@ class InProcess(Engine):
         """Begin to work with these handlers."""
         self.handlers = handlers
         if self._workers:
+            gc.freeze()  # what is loaded by now stays: looking through it for garbage again and again takes a quarter
             for work in (self.hub.run, self._watch.run):
                 self._threads.append(threading.Thread(target=work, name="signalbox", daemon=True))
                 self._threads[-1].start()
@@ -217,7 +219,12 @@ class InProcess(Engine):
         return not placed
 
     def _free_seat(self) -> None:
-        following = self._seats.free()
+        self._seats.free()
+        self.call_next()
+
+    def call_next(self) -> None:
+        """Let who waits for a seat try again, if one is free: after a call, and when a run is dropped that was to."""
+        following = self._seats.next()
         if following:
             self.put(*following, POKE)
 

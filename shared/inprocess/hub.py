@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from shared.errors import SignalboxError
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,13 +35,13 @@ class Hub:
     def __init__(self, ticks: Ticks, calls: int, failed: Callable[[Exception], None]) -> None:
         self._ticks, self._most, self._failed = ticks, calls, failed
         self._inbox: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self._outbox: deque[_Call | None] = deque()
+        self._outbox: deque[tuple[int, _Call] | None] = deque()
         self._sleepers: list[threading.Lock] = []
         self._leaving: list[_Call] = []
         self._loop: greenlet | None = None
         self._callers: list[threading.Thread] = []
         self._waking = False
-        self._under_way = 0
+        self._alive = self._under_way = self._batch = self._fresh = 0
         self._sent = self._flush = 0.0
         self._stopped = False
 
@@ -95,8 +93,8 @@ class Hub:
         """Stop when the tick at hand has ended."""
         self._stopped = True
         self._inbox.put(getcurrent)
-        for _ in self._callers:
-            self.dismiss()
+        self._outbox.extend([None] * len(self._callers))
+        self._wake()
 
     def join(self, seconds: float) -> None:
         """Wait for the threads, each that long at most: a call cannot be broken off."""
@@ -122,7 +120,7 @@ class Hub:
         begun = time.monotonic()
         try:
             self._ticks.finish()
-        except SignalboxError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, nothing was written
             self._lose(leaving, error)
         else:
             self._flush = time.monotonic() - begun
@@ -130,7 +128,7 @@ class Hub:
 
     def _next(self) -> Callable[[], object] | None:
         """Return what is to be done next. Quick calls come back together: waiting a little for them saves a flush."""
-        company = self._under_way and time.monotonic() - self._sent < LONGEST
+        company = self._fresh and time.monotonic() - self._sent < LONGEST
         try:
             return self._inbox.get(timeout=self._flush / 2) if company else self._inbox.get_nowait()
         except queue.Empty:
@@ -150,40 +148,50 @@ class Hub:
             call.waiting.throw(GreenletExit)
 
     def _let_go(self, leaving: list[_Call]) -> None:
-        self._sent = time.monotonic()
+        calls = [call for call in leaving if call.work and self._most]
         for call in leaving:
-            if call.work is not None and self._most:
-                self._send(call)
-            else:
+            if not (call.work and self._most):
                 self._inbox.put(partial(_make, call))
-        self._wake()
+        if calls and not self._stopped:
+            self._send(calls)
 
     # --- the callers --------------------------------------------------------------------------------------------------
 
-    def _send(self, call: _Call) -> None:
-        self._under_way += 1
-        if len(self._callers) < min(self._under_way, self._most):
-            self.hire()
-        self._outbox.append(call)
+    def _send(self, calls: list[_Call]) -> None:
+        self._sent, self._fresh = time.monotonic(), len(calls)
+        self._batch += 1
+        self._under_way += len(calls)
+        while self._alive < min(self._under_way, self._most):
+            self._hire()
+        self._outbox.extend((self._batch, call) for call in calls)
+        self._wake()
 
-    def hire(self) -> None:
-        """Start one more thread for calls: when one is needed, or instead of one whose call does not end."""
+    def _hire(self) -> None:
+        self._alive += 1
         thread = threading.Thread(target=self._make_calls, name=f"signalbox-{len(self._callers)}", daemon=True)
         self._callers.append(thread)
         thread.start()
 
+    def relieve(self) -> None:
+        """Have one more thread, instead of one whose call does not end."""
+        self._most += 1
+        self._hire()
+
     def dismiss(self) -> None:
-        """End one of these threads: a call has ended after all."""
+        """Have one less: the call has ended after all."""
+        self._most -= 1
+        self._alive -= 1
         self._outbox.append(None)
         self._wake()
 
     def _make_calls(self) -> None:
         bell = threading.Lock()
         bell.acquire()
-        while (call := self._take(bell)) is not None:
-            self._inbox.put(partial(self._back, _made(call)))
+        while sent := self._take(bell):
+            batch, call = sent
+            self._inbox.put(partial(self._back, batch, _made(call)))
 
-    def _take(self, bell: threading.Lock) -> _Call | None:
+    def _take(self, bell: threading.Lock) -> tuple[int, _Call] | None:
         """Return the next call, and wake who takes the one after it: he gets to it when this call waits for something.
 
         So calls that wait for the far side wait side by side, and quick ones cost no change of threads.
@@ -210,8 +218,9 @@ class Hub:
             self._waking = True
             bell.release()
 
-    def _back(self, switch: Callable[[], object]) -> None:
+    def _back(self, batch: int, switch: Callable[[], object]) -> None:
         self._under_way -= 1
+        self._fresh -= batch == self._batch
         switch()
 
 

@@ -114,6 +114,7 @@ class Places:
         if known:
             self._engine.ticks.forget(run_partition(self._tenant, live.id))
             self._release(live.id)
+            self._engine.call_next()
 
     def changed(self, *, elsewhere: bool) -> list[tuple[str, Item]]:
         """Return the runs whose heads other processes may have written since the last call, with their heads."""

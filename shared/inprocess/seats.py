@@ -30,8 +30,16 @@ class Seats:
             self._left -= 1
             return True
 
-    def free(self) -> tuple[Live, Walk] | None:
-        """Give a seat back; return whose turn it is."""
+    def free(self) -> None:
+        """Give a seat back."""
         with self._lock:
             self._left += 1
-            return self._waiting.popleft() if self._waiting else None
+
+    def next(self) -> tuple[Live, Walk] | None:
+        """Return who may try again to take a seat, if one is free."""
+        with self._lock:
+            while self._left and self._waiting:
+                live, walk = self._waiting.popleft()
+                if not live.closed:
+                    return live, walk
+        return None

@@ -11,16 +11,16 @@ Other threads see the store as it is.
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from shared.errors import SignalboxError
 from shared.ledger.record import Record, replace
 from shared.ledger.records import Event, revive
 from shared.ledger.sqlite import Row
 from shared.ports import Key, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from shared.ledger.sqlite import SqliteStore
     from shared.ports import Item, Write
@@ -78,7 +78,7 @@ class TickStore(Ticks, Store):
             return
         try:
             self._store.end(self._rows())
-        except SignalboxError:
+        except Exception:
             self._books.clear()
             raise
         finally:
@@ -164,6 +164,12 @@ class TickStore(Ticks, Store):
         self._behind().commit(writes)
         if self._open and self._owner == threading.get_ident():
             self._drop(self._store.written)
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Let nobody else write meanwhile; in a tick, nobody does."""
+        with nullcontext() if self._owner == threading.get_ident() else self._store.alone():
+            yield
 
     def _behind(self) -> SqliteStore:
         """Return the store itself; in a tick, with all in it that was decided so far."""

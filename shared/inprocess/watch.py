@@ -93,7 +93,7 @@ class Watch:
                 walk.ticket += 1
                 if walk.do:
                     self._engine.free(live, walk, walk.do)
-            self._engine.hub.put(self._engine.hub.hire)
+            self._engine.hub.put(self._engine.hub.relieve)
             self._engine.put(live, walk, TaskFailed("States.Timeout"))
 
     def _look_around(self) -> None:

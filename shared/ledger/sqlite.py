@@ -10,20 +10,21 @@ nobody else writes, here or in another process, and all that this thread reads a
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
 import sqlite3
 import threading
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.errors import SignalboxError, StoreConflict
 from shared.ports import Item, Key, Store, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
 PATIENCE = 30.0
@@ -63,7 +64,7 @@ _LOG_PAGES = 4000
 _GLANCE = 0.002
 """Seconds after which a thread that waits for its turn looks whether somebody has written for it meanwhile."""
 _HIGHEST = "\U0010ffff"
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # ASCII: half characters from outside can be kept too
 
 
 class StoreUnusable(SignalboxError):
@@ -82,13 +83,15 @@ class SqliteStore(Store):
         self.written: set[str] = set()
         self.elsewhere = self._told = 0
         self._waiting: deque[_Pending] = deque()
-        self._turn = threading.Lock()
+        self._turn, self._next = threading.Lock(), threading.Lock()
         self._inside = 0
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            # SQLite lets in whoever asks first after a commit. At this door processes queue for that.
+            self._door = os.open(path.with_name(f"{path.name}-door"), os.O_RDWR | os.O_CREAT, 0o600)
             self._writer = self._connect()
             self._prepare()
         except (OSError, sqlite3.Error) as error:
@@ -157,6 +160,7 @@ class SqliteStore(Store):
         """Close every connection."""
         for connection in self._connections:
             connection.close()
+        os.close(self._door)
 
     def _connect(self) -> sqlite3.Connection:
         made = sqlite3.connect(
@@ -177,9 +181,24 @@ class SqliteStore(Store):
 
     # --- a transaction of one thread ---------------------------------------------------------------------------------
 
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Let nobody else write meanwhile, in this process or in another. Raises StoreUnusable."""
+        if self._inside == threading.get_ident():
+            yield
+            return
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self.undo()
+            raise
+        self.end(())
+
     def begin(self) -> None:
         """Open a transaction that this thread fills and ends. Raises StoreUnusable."""
-        self._turn.acquire()
+        with self._next:  # or whoever ends a transaction and begins another would never let anybody in
+            self._turn.acquire()
         try:
             self._start()
         except StoreUnusable:
@@ -204,9 +223,16 @@ class SqliteStore(Store):
         try:
             self.write(rows)
             self._finish()
-        except SignalboxError:
+        except Exception:
             self._roll_back()
             raise
+        finally:
+            self._turn.release()
+
+    def undo(self) -> None:
+        """Give the transaction up."""
+        try:
+            self._roll_back()
         finally:
             self._turn.release()
 
@@ -238,12 +264,15 @@ class SqliteStore(Store):
             self._finish()
 
     def _start(self) -> None:
+        fcntl.flock(self._door, fcntl.LOCK_EX)
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             self._inside = threading.get_ident()
             self._look()
         except sqlite3.Error as error:
             raise self._fail(error, self._taken()) from error
+        finally:
+            fcntl.flock(self._door, fcntl.LOCK_UN)
 
     def _finish(self) -> None:
         """Commit with everything that waits as one; whoever has the turn does it for all the others too."""

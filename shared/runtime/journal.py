@@ -6,6 +6,7 @@ because after a lost answer it is asked again with the records that it already w
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -156,15 +157,19 @@ class Journal:
 
         Returns the result and the snapshot after it. Raises TransientFailure when writers compete too long.
         """
+        keys: set[str] = set()
         for attempt in range(ATTEMPTS):
-            change = _slots_used(seen, decide(seen))
-            if not change.records and not change.notes:
-                return change.result, seen
-            try:
-                return change.result, self._commit(seen, change)
-            except StoreConflict:
-                self._clock.sleep(self._clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
-                seen = self.read_all() if seen.whole else self.read(self._same(seen, change))
+            with self._store.alone() if attempt else nullcontext():
+                if attempt:
+                    seen = self.read_all() if seen.whole else self.read(keys)
+                change = _slots_used(seen, decide(seen))
+                if not change.records and not change.notes:
+                    return change.result, seen
+                try:
+                    return change.result, self._commit(seen, change)
+                except StoreConflict:
+                    keys = self._same(seen, change)
+            self._clock.sleep(self._clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
         raise TransientFailure(f"The run's records changed {ATTEMPTS} times under this decision. It is tried again.")
 
     def _same(self, seen: Snapshot, change: Change[T]) -> set[str]:

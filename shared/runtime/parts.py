@@ -110,7 +110,7 @@ class _Part:
 
     @property
     def _before(self) -> str:
-        """The path of the loop's part before this one."""
+        """The path of a loop's part before this one."""
         size = self._container.split.size if self._container.split else 1
         return part_path(self._whole, self._first - size, self._first - 1)
 
@@ -137,7 +137,7 @@ class _Part:
     def _context(self, seen: Snapshot) -> dict[str, Any]:
         """Return what the body's expressions see of what stands around the map or loop."""
         names, wanted = self._host.names(self._task, seen).names, inside_names(self._container)
-        before = seen.step(self._before)
+        before = seen.step(self._before) if self._container.type == "loop" else None
         told = values.load(before.output, self._host.blobs) if before else None
         return {
             "names": {name: value for name, value in names.items() if name not in {"steps", "input"}},

@@ -250,6 +250,29 @@ def test_a_cancellation_by_another_process_during_a_call_lets_nothing_more_begin
     assert (calls, seen.head.ended, seen.step("a").status, seen.step("b")) == (["a"], "cancelled", "completed", None)
 
 
+def test_a_host_that_is_never_idle_lets_another_process_in(machine, tmp_path):
+    names = [f"s{n}" for n in range(3000)]
+    host = machine(manifest(*map(step, names), max_parallel=20), dict.fromkeys(names, lambda *_: {}), workers=20)
+
+    def cancel():
+        workspace = Workspace(tmp_path / "runs.db")
+        run = ready.recv()
+        journal = Journal(workspace.store, workspace.clock, TENANT, run)
+        while journal.read([]).head.seq < 40:
+            time.sleep(0.01)
+        request(workspace.host(Elsewhere()), journal, "cancelled", "enough", UNWIND)
+
+    ready, go = FORK.Pipe(duplex=False)
+    child = FORK.Process(target=cancel)
+    child.start()
+    run = host.start()
+    go.send(run)
+    host.finish()
+    child.join(30)
+    head = host.journal(run).read([]).head
+    assert (child.exitcode, head.ended, head.seq < 5000) == (0, "cancelled", True)
+
+
 def test_no_more_calls_than_threads_and_who_waits_for_one_has_opened_nothing(machine, tmp_path):
     guard, most, running, opened = threading.Lock(), [0], [0], []
 
