@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import BudgetExceeded, SignalboxError, StepFailure, TransientFailure
+from shared import values
+from shared.errors import BudgetExceeded, InvalidOutput, SignalboxError, StepFailure, TransientFailure
 from shared.runtime import protocol
-from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, usage_of
+from shared.runtime.calls import agent_call, check_time, fits, llm_router_call, tool_call, usage_of
 from shared.runtime.host import plan_of
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
@@ -76,6 +77,8 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
         entry = enter(host, task, plan, path, seen)
         if entry.kind == "skip":
             return skipped(host, plan, path, entry.reason, journal, seen)
+        if plan.type == "transform":
+            return _transformed(host, task, plan, path, journal, seen)
         prepared = _CALLS[plan.type](host, task, plan, path, seen)
         check_time(prepared.ask)
     except StepFailure as failure:
@@ -87,6 +90,20 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
     if isinstance(opening, Opened):
         return _call(host, prepared, opening, journal, seen)
     raise _not_opened(path, opening)
+
+
+def _transformed(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Journal, seen: Snapshot) -> Step:
+    """Let a transform stand in: it makes no call and costs nothing."""
+    output = host.names(task, seen, plan).render(dict(plan.spec["set"]))
+    wrong = fits(output, plan.output)
+    if wrong:
+        raise InvalidOutput(f"The value of {path} does not fit its output schema at {wrong}")
+    outcome, now = Outcome(output=values.store(output, host.blobs, task.tenant)), host.clock.now()
+    fresh = protocol.new_step(plan, path, task.epoch)
+    step, _ = journal.transact(seen, lambda again: protocol.settle_free(task, fresh, outcome, now, again))
+    if step is None:
+        raise NotOpened(f"Step {path} does not stand in any more: the run or the item has ended meanwhile.")
+    return step
 
 
 def skipped(host: Host, plan: StepPlan, path: str, reason: str, journal: Journal, seen: Snapshot) -> Step:
