@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from shared.compiler import Unit
+    from shared.manifest import Manifest
 
 PATIENCE = 30.0
-"""Seconds that a run may stand still on an engine with real threads."""
+"""Seconds that a run of a few steps may take on an engine with real threads."""
 BRIEF, UNWINDING = 30.0, 1800.0
 """Seconds that a run may sleep before people act, and that an unwinding sleeps at most."""
 ROUNDS = 200
@@ -63,7 +64,12 @@ class Hold:
 
     path: str
     others: frozenset[str]
-    patience: float = PATIENCE / 3
+    patience: float
+
+
+def patience(manifest: Manifest) -> float:
+    """Return the seconds that a run may take on an engine with real threads."""
+    return PATIENCE + len(manifest.order) / 5
 
 
 def _world(unit: Unit, tool: Callable[..., Any], **ports: Any) -> World:
@@ -260,7 +266,7 @@ class Moto:
 
     def _drive(self, world: World, engine: Executions, seed: int) -> None:
         """Be the people and the unwind machine until all runs have ended."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience(world.unit.manifest)
         running = True
         while running or not world.head.ended:
             act(world.steps, world.journal, seed, UNWIND)

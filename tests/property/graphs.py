@@ -56,6 +56,19 @@ def make(seed: int, *, size: int = 12) -> Manifest:
     return Manifest("w", "", INPUT, BUDGET, steps, order, max_parallel=1000, on_error=maker.default)
 
 
+def make_large(seed: int, *, size: int = 600) -> Manifest:
+    """Return a manifest of about ``size`` steps in blocks of many equal lanes, which the compiler folds into Maps."""
+    rolled = dice("large", seed)
+    maker = Maker(seed, rolled, itertools.count(1), calm=rolled.random() < 0.3)
+    plans: list[StepPlan] = []
+    last: list[str] = []
+    while len(plans) < size:
+        block = maker.block(rolled.choice(LANES), rolled.randint(20, 45), last)
+        plans += block
+        last = [block[-1].id]
+    return Manifest("w", "", INPUT, BUDGET, linked(plans), tuple(plan.id for plan in plans), max_parallel=1000)
+
+
 def child(name: str) -> Manifest:
     """Return the manifest of a workflow that only other ones run. Its steps' ids occur in no other workflow."""
     rolled = dice("child", name)
@@ -115,6 +128,13 @@ def _dag(rolled: Random, n: int) -> list[tuple[int, int]]:
     return [(i, j) for j in range(n) for i in rolled.sample(range(j), min(j, rolled.choice((0, 1, 1, 2, 3))))]
 
 
+LANES = (
+    ((0, 1), (1, 2), (2, 3)),
+    ((0, 1), (0, 2), (1, 3), (2, 3)),
+    ((0, 2), (0, 3), (1, 3)),
+    ((0, 1), (0, 2), (2, 3), (1, 4), (3, 4)),
+)
+"""Edges inside one lane: a chain, a fork that joins, an N, a fork with unequal arms."""
 SHAPES = (_chain, _fork, _layers, _layers, _dag, _dag)
 
 
@@ -160,6 +180,26 @@ class Maker(Specs):
             optional=rolled.random() < 0.15,
         )
         return getattr(self, f"_{kind}")(plan, known, targets, depth, frame)
+
+    def block(self, shape: tuple[tuple[int, int], ...], width: int, before: list[str]) -> list[StepPlan]:
+        """Return lanes of one shape between what came before and one step that joins them."""
+        size = 1 + max(j for _, j in shape)
+        lanes = [[f"s{next(self.numbers)}" for _ in range(size)] for _ in range(width)]
+        plans = [self._laid(names, j, shape, before) for names in lanes for j in range(size)]
+        lasts = [names[i] for names in lanes for i in range(size) if i not in {a for a, _ in shape}]
+        return [*plans, self._large(f"s{next(self.numbers)}", lasts)]
+
+    def _laid(self, names: list[str], j: int, shape: tuple[tuple[int, int], ...], before: list[str]) -> StepPlan:
+        return self._large(names[j], [names[i] for i, k in shape if k == j] or before)
+
+    def _large(self, name: str, sources: list[str]) -> StepPlan:
+        join = self._join(len(sources)) if self.rolled.random() < 0.1 else "all"
+        rule = self.rolled.choices(("continue", "pause"), (80, 20))[0]
+        spec = call({"seed": self.rolled.randrange(10**6), "chance": 0.0 if self.calm else 0.05, "from": None})
+        edges = tuple(Edge(source) for source in sources)
+        return StepPlan(
+            name, "tool", edges, join=join, retry=self._retry("tool"), on_error=rule, optional=True, spec=spec
+        )
 
     def _unfit(self, targets: list[str], depth: int) -> set[str]:
         deep = {"map", "loop"} if depth >= DEEPEST else set()

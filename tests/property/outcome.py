@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 
 def _racy(manifest: Manifest, seen: Snapshot) -> Iterator[str]:
-    if seen.head.ended not in {None, "completed"} and not sequential(manifest.steps, manifest.order):
+    if seen.head.ended not in {None, "completed"} and not _one_by_one(manifest.steps, manifest.order):
         yield ""
     for step in seen.steps():
         scope = f"{step.path}/"
@@ -113,6 +113,13 @@ def _racy(manifest: Manifest, seen: Snapshot) -> Iterator[str]:
 def sequential(steps: Mapping[str, StepPlan], order: tuple[str, ...]) -> bool:
     """Tell whether every step but the first needs the one before it."""
     return all(steps[b].join == "all" and a in {edge.source for edge in steps[b].needs} for a, b in pairwise(order))
+
+
+def _one_by_one(steps: Mapping[str, StepPlan], order: tuple[str, ...]) -> bool:
+    """Tell whether never two steps are under way at once, in the bodies of maps and loops neither."""
+    bodies = [(steps[name], steps[name].body) for name in order]
+    inside = all(_one_by_one(body.steps, body.order) for _, body in bodies if body)
+    return sequential(steps, order) and inside and all(plan.spec.get("max_concurrency", 1) == 1 for plan, _ in bodies)
 
 
 def differences(one: Result, other: Result) -> list[str]:
