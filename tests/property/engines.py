@@ -54,7 +54,7 @@ BRIEF, UNWINDING = 30.0, 1800.0
 """Seconds that a run may sleep before people act, and that an unwinding sleeps at most."""
 ROUNDS = 200
 ROLE = "arn:aws:iam::123456789012:role/any"
-PACE = 200
+PACE = 50
 """How much faster than real time moto's clock runs; much more, and time runs out for threads that wait for a core."""
 
 
