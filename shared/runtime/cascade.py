@@ -202,8 +202,10 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
         return _retry(case, visit, failure)
     if _leaves_doubt(case, visit):
         return _pause(case, visit, "unknown_outcome")
-    if visit.plan.fallback and case.beside is None:
-        return _remember(case.noted(Note("step_fallback", case.step.path)), visit, act("fallback"))
+    if _may_stand_in(case, visit.plan):
+        # One that was chosen before and left nothing was interrupted: it is begun again a few times.
+        again = replace(case.step, retries=case.step.retries + (case.step.action == act("fallback")))
+        return _remember(replace(case, step=again).noted(Note("step_fallback", again.path)), visit, act("fallback"))
     return _on_error(case, visit, failure)
 
 
@@ -276,6 +278,12 @@ def _unrecorded(case: Case, visit: Visit) -> bool:
     return makes_no_call and interrupted and same and case.step.retries < ENTRY_RETRIES
 
 
+def _may_stand_in(case: Case, plan: StepPlan) -> bool:
+    if plan.fallback is None or case.beside:
+        return False
+    return case.step.action != act("fallback") or case.step.retries < plan.retry.max_retries + ENTRY_RETRIES
+
+
 def _may_retry(plan: StepPlan, step: Step, failure: Failure) -> bool:
     if plan.risk == "irreversible" and step.call is not None:
         return False
@@ -291,7 +299,8 @@ def delay(policy: Retry, retries: int, failure: Failure, jitter: Callable[[float
 
 def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     wait = delay(visit.plan.retry, case.step.retries, failure, visit.jitter)
-    waits = case.step.status == "waiting"
+    # A handler that failed leaves what waits waiting; an event whose time is over is waited for anew.
+    waits = case.step.status == "waiting" and not (visit.plan.spec.get("event") and failure.error_class == "timeout")
     step = replace(case.step, status="waiting" if waits else "retrying", retries=case.step.retries + 1)
     if waits or visit.plan.type in CONTAINERS:
         step = replace(step, failure=None)  # on a map or a loop it would say that an item has failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.budget import rules
@@ -43,59 +43,103 @@ def share(head: Head, parts: int, now: int) -> Limits:
     return Limits(of(head.left_usd), of(head.left_tokens), of(head.left_steps), seconds)
 
 
-def take_more(host: Host, journal: Journal, seen: Snapshot, refusal: Refusal) -> bool:
-    """Move what a part is short of from its parent's envelope into its own. Returns whether the parent had it.
+def find_more(host: Host, journal: Journal, seen: Snapshot, refusal: Refusal) -> bool:
+    """Move what a run is short of into its envelope. Returns whether there was something: asking again makes sense.
 
-    ``seen`` is of the part's run. Only parts take more: another run has limits of its own.
+    A part takes it from the whole. A whole takes back what its parts have not used. Only parts share like that: a
+    sub-workflow has limits of its own.
     """
+    if refusal.level != "run":
+        return False
+    return _take_more(host, journal, seen, refusal) or _take_back(host, journal, refusal, "")
+
+
+def _take_more(host: Host, journal: Journal, seen: Snapshot, refusal: Refusal) -> bool:
     run = seen.run
-    if not run.part or not run.parent or refusal.level != "run":
+    if not run.part or not run.parent:
         return False
     parent, path = run.parent.split("|", 1)
     above = Journal(host.store, host.clock, run.tenant, parent)
-    raising = _Raising(host, journal, refusal, path)
     while True:
         known = above.read(["RUN", f"STEP#{path}"])
-        found, _ = above.transact(known, raising.decide)
-        if isinstance(found, bool):
+        found = above.transact(known, _Move(host, journal, path, refusal).down)[0]
+        if not isinstance(found, Short):
             return found
-        if not take_more(host, above, known, found):
+        short = replace(refusal, wanted=found.wanted, left=found.left)
+        if not (_take_more(host, above, known, short) or _take_back(host, above, short, path)):
             return False
 
 
-_RAISED, _OVER = True, False
-"""The part has enough now; or it is over, and needs no more."""
+def _take_back(host: Host, journal: Journal, refusal: Refusal, but: str) -> bool:
+    """Move up what parts have not used, until it is enough; ``but`` is the path of the part that it is for."""
+    whole = journal.read_all()
+    parts = [step for step in whole.steps() if step.type == "part" and step.path != but and step.status == "waiting"]
+    for part in parts:
+        below = Journal(host.store, host.clock, whole.run.tenant, part.child or "")
+        known = journal.read(["RUN", part.sk])
+        journal.transact(known, _Move(host, below, part.path, refusal).up)
+    return bool(parts) and _left(journal.read([]).head, refusal.dimension, host.clock.now()) >= refusal.wanted
 
 
-class _Raising:
-    """The one transaction on both heads by which a part's envelope grows."""
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The whole has less left than a part is missing."""
 
-    def __init__(self, host: Host, below: Journal, refusal: Refusal, path: str) -> None:
-        self._host, self._below, self._refusal, self._path = host, below, refusal, path
+    wanted: int
+    left: int
 
-    def decide(self, seen: Snapshot) -> Change[bool | Refusal]:
-        """Raise by what is missing now; a refusal says what the parent itself is short of."""
+
+class _Move:
+    """The one transaction on both heads by which a part's envelope grows or shrinks; ``below`` is the part's run."""
+
+    def __init__(self, host: Host, below: Journal, path: str, refusal: Refusal) -> None:
+        self._host, self._below, self._path, self._refusal = host, below, path, refusal
+
+    def down(self, seen: Snapshot) -> Change[bool | Short]:
+        """Give the part what it is missing now."""
         step, child, now = seen.step(self._path), self._below.read(["RUN"]), self._host.clock.now()
-        if step is None or step.child != child.run.id or step.settled or seen.head.ended or seen.head.unwinding:
-            return Change(_OVER)
-        missing = self._refusal.wanted - _left(child.head, self._refusal.dimension, now)
+        if step is None or not _shares(seen, step, child):
+            return Change(_NOTHING)
+        missing = self._refusal.wanted - self._left(child.head, now)
+        available = self._left(seen.head, now)
         if missing <= 0:
-            return Change(_RAISED)
-        available = _left(seen.head, self._refusal.dimension, now)
+            return Change(_MOVED)
         if available < missing:
-            return Change(replace(self._refusal, wanted=missing, left=available))
-        return self._raise(seen.head, step, child, missing)
+            return Change(Short(missing, available))
+        return self._moved(seen.head, step, child, missing)
 
-    def _raise(self, head: Head, step: Step, child: Snapshot, missing: int) -> Change[bool | Refusal]:
-        more, seconds = _amount(self._refusal.dimension, missing)
-        grown = replace(step, hold=step.hold + more)
-        note = Note("child_raised", step.path, None, {"dimension": self._refusal.dimension, "by": missing})
-        head_below = rules.give_back(child.head, more, Amount(), int(seconds * 1000))
-        writes = (self._write(child.head, head_below), self._write(child.run, _raised(child.run, more, seconds)))
-        return Change(_RAISED, (rules.carve(head, more, seconds), grown), (note,), writes)
+    def up(self, seen: Snapshot) -> Change[None]:
+        """Take from the part what the whole is missing now, or as much of it as the part has not used."""
+        step, child, now = seen.step(self._path), self._below.read(["RUN"]), self._host.clock.now()
+        running = self._refusal.dimension == "active_time" and child.head.open
+        if step is None or running or not _shares(seen, step, child):
+            return Change(None)
+        spare = min(self._left(child.head, now), self._refusal.wanted - self._left(seen.head, now))
+        return self._moved(seen.head, step, child, -spare) if spare > 0 else Change(None)
+
+    def _moved(self, head: Head, step: Step, child: Snapshot, by: int) -> Change[Any]:
+        """Move ``by`` down, or up where it is negative."""
+        more, active = _amount(self._refusal.dimension, by)
+        held = replace(step, hold=step.hold + more)
+        note = Note("child_raised", step.path, None, {"dimension": self._refusal.dimension, "by": by})
+        above, below = rules.carve(head, more, active / 1000), rules.give_back(child.head, more, Amount(), active)
+        writes = (self._write(child.head, below), self._write(child.run, _raised(child.run, more, active)))
+        return Change(_MOVED, (above, held), (note,), writes)
+
+    def _left(self, head: Head, now: int) -> int:
+        return _left(head, self._refusal.dimension, now)
 
     def _write(self, known: Head | Run, fresh: Head | Run) -> Write:
         return Write(Key(self._below.pk, fresh.sk), fresh.to_item(), known.rev)
+
+
+_MOVED, _NOTHING = True, False
+
+
+def _shares(seen: Snapshot, step: Step, child: Snapshot) -> bool:
+    """Tell whether a part and its whole both go on."""
+    over = child.head.ended or child.head.unwinding or seen.head.ended or seen.head.unwinding
+    return step.child == child.run.id and not step.settled and not over
 
 
 def _left(head: Head, dimension: str, now: int) -> int:
@@ -104,14 +148,12 @@ def _left(head: Head, dimension: str, now: int) -> int:
     return 0 if found is None else int(found)
 
 
-def _amount(dimension: str, number: int) -> tuple[Amount, float]:
-    """Return so much of a dimension as an amount and seconds of active time."""
-    if dimension == "active_time":
-        return Amount(), number / 1000
-    return Amount(**{dimension: number}), 0.0
+def _amount(dimension: str, number: int) -> tuple[Amount, int]:
+    """Return so much of a dimension as an amount and milliseconds of active time."""
+    return (Amount(), number) if dimension == "active_time" else (Amount(**{dimension: number}), 0)
 
 
-def _raised(run: Run, more: Amount, seconds: float) -> Run:
+def _raised(run: Run, more: Amount, active: int) -> Run:
     def plus(limit: int | None, by: int) -> int | None:
         return None if limit is None else limit + by
 
@@ -120,5 +162,5 @@ def _raised(run: Run, more: Amount, seconds: float) -> Run:
         limit_usd=plus(run.limit_usd, more.usd),
         limit_tokens=plus(run.limit_tokens, more.tokens),
         limit_steps=plus(run.limit_steps, more.steps),
-        limit_active=plus(run.limit_active, int(seconds * 1000)),
+        limit_active=plus(run.limit_active, active),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from shared.errors import StepFailure
 from shared.runtime.scope import mentions_inputs
 
 if TYPE_CHECKING:
@@ -13,31 +14,43 @@ if TYPE_CHECKING:
     from shared.runtime.journal import Snapshot
     from shared.runtime.scope import Scope
 
-EdgeState = Literal["open", "active", "inactive", "failed", "optional"]
+EdgeState = Literal["open", "active", "inactive", "failed", "optional", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``ready``, ``skip`` with its reason, or ``blocked`` by what has not settled yet."""
+    """``ready``, ``skip`` with its reason, ``blocked`` by what has not settled yet, or ``broken`` by a condition."""
 
-    kind: Literal["ready", "skip", "blocked"]
+    kind: Literal["ready", "skip", "blocked", "broken"]
     reason: str = ""
 
 
-READY = Verdict("ready")
+READY, BROKEN = Verdict("ready"), Verdict("broken")
 
 
 def verdict(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdict:
-    """Decide whether the step may run, from its sources' records in ``seen``."""
-    joined = _join(plan, [_edge(edge, plan, prefix, seen, scope) for edge in plan.needs])
-    if plan.join == "all" and joined.kind == "blocked":
-        return joined
-    refused = _gate_verdict(plan, prefix, seen)
-    if refused:
-        return refused
+    """Decide whether the step may run, from its sources' records in ``seen``.
+
+    Raises StepFailure when that depends on a condition which cannot be evaluated: the step fails of it.
+    """
+    joined = foreseen(plan, prefix, seen, scope)
+    if joined.kind == "broken":
+        edges = [edge for edge in plan.needs if _edge(edge, plan, prefix, seen, scope)[1] == "broken"]
+        scope.holds(edges[0].when)
     if joined.kind == "ready" and plan.when and not merged(plan, prefix, seen, scope).holds(plan.when):
         return Verdict("skip", f"when is false: {plan.when}")
     return joined
+
+
+def foreseen(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdict:
+    """Decide what can be told without the step's own ``when``, which is evaluated on its entry only. Never raises.
+
+    Others than the step itself ask for it: a condition of its edges that cannot be evaluated is not their failure.
+    """
+    joined = _join(plan, [_edge(edge, plan, prefix, seen, scope) for edge in plan.needs])
+    if plan.join == "all" and joined.kind == "blocked":
+        return joined
+    return _gate_verdict(plan, prefix, seen) or joined
 
 
 def merged(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Scope:
@@ -49,7 +62,10 @@ def merged(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Scope:
 
 
 def _edge(edge: Edge, plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> tuple[Edge, EdgeState]:
-    return edge, edge_state(edge, plan.id, seen.step(f"{prefix}{edge.source}"), scope)
+    try:
+        return edge, edge_state(edge, plan.id, seen.step(f"{prefix}{edge.source}"), scope)
+    except StepFailure:
+        return edge, "broken"
 
 
 def edge_state(edge: Edge, target: str, source: Step | None, scope: Scope) -> EdgeState:
@@ -81,6 +97,8 @@ def _join(plan: StepPlan, edges: list[tuple[Edge, EdgeState]]) -> Verdict:
     if active >= needed:
         return READY
     if active + pending < needed:
+        if any(state == "broken" for _, state in edges):
+            return BROKEN
         return Verdict("skip", f"{active} of {needed} needed edges are active and no more can become so")
     return Verdict("blocked", _names(edges, "open"))
 
@@ -91,6 +109,8 @@ def _join_all(edges: list[tuple[Edge, EdgeState]]) -> Verdict:
         return Verdict("blocked", _names(edges, "open"))
     if "failed" in states:
         return Verdict("skip", f"failed: {_names(edges, 'failed')}")
+    if "broken" in states:
+        return BROKEN
     if "active" in states or states == {"optional"}:
         return READY
     return Verdict("skip", f"no active edge from {_names(edges, 'inactive')}")

@@ -19,7 +19,7 @@ from shared.runtime.cascade import act
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
+from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
 
@@ -36,7 +36,7 @@ Resumption = Literal["retry", "skip", "accept", "fail"]
 def await_step(host: Host, task: Task) -> None:
     """Park until the step's sources have settled, or answer at once when they have."""
     plan = plan_of(host.manifest(task), task.path)
-    park = Park(path=task.path, kind="await", token=task.token, entry=task.entry)
+    park = Park(path=f"{task.path}{AWAIT}", kind="await", token=task.token, entry=task.entry)
     valid, seen = register(host.journal(task), park, host.keys(task, plan))
     if seen.head.unwinding or closed(seen, task.scope) or over(host, task, plan, seen):
         host.engine.succeed(valid.token, {})

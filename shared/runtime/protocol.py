@@ -250,7 +250,7 @@ def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapsh
     if stopped(seen, known or step, task):
         return Change(None)
     closed = finished(replace(known or step, started=now, attempt=step.attempt + 1), outcome, now, seen.head.seq + 1)
-    return Change(closed, (closed,), (closing_note(step, closed, Amount(), now),))
+    return Change(closed, (closed, *beside(closed, seen)), (closing_note(step, closed, Amount(), now),))
 
 
 def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.journal import Snapshot
 
-COMPENSATE, FALLBACK, PAUSE = "/compensate", "/fallback", "/pause"
-"""What stands beside a step, at its path and this: the undoing of its call, its stand-in, its registered token."""
+COMPENSATE, FALLBACK = "/compensate", "/fallback"
+"""What stands beside a step, at its path and this: the undoing of its call, its stand-in."""
+AWAIT, PAUSE = "/await", "/pause"
+"""Under which a token is registered before the step begins, and while it is paused; its own stands at its path."""
 _SEGMENT = re.compile(r"([a-z][a-z0-9_]*)\[(\d+)\]")
 _RANGE = re.compile(r"(.+)\[(\d+)-(\d+)\]")
 

@@ -5,13 +5,12 @@ Both only write what is absent and send what may be sent twice, so a redelivery 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.runtime import protocol
-from shared.runtime.joins import verdict
+from shared.runtime.joins import foreseen
 from shared.runtime.journal import Change
-from shared.runtime.scopes import graph_at, order_at
+from shared.runtime.scopes import AWAIT, graph_at, order_at
 from shared.runtime.slots import give_slots
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _skip_if_impossible(host: Host, task: Task, plan: StepPlan) -> bool:
     known = seen.step(path)
     if known and known.settled:
         return known.status == "skipped"
-    now = verdict(replace(plan, when=None), task.scope, seen, host.names(task, seen))
+    now = foreseen(plan, task.scope, seen, host.names(task, seen))
     if now.kind != "skip":
         return False
     step, _ = journal.transact(seen, lambda again: protocol.skip(plan, path, now.reason, host.clock.now(), again))
@@ -78,8 +77,8 @@ def wake(host: Host, task: Task, target: StepPlan) -> None:
     """Answer the await before ``target`` if it is parked and its wait is over."""
     journal = host.journal(task)
     path = f"{task.scope}{target.id}"
-    seen = journal.read({*host.keys(task, target), f"PARK#{path}"})
-    park = seen.park(path)
+    seen = journal.read({*host.keys(task, target), f"PARK#{path}{AWAIT}"})
+    park = seen.park(f"{path}{AWAIT}")
     if park and over(host, task, target, seen):
         host.engine.succeed(park.token, {})
 
@@ -89,8 +88,7 @@ def over(host: Host, task: Task, target: StepPlan, seen: Snapshot) -> bool:
     known = seen.step(f"{task.scope}{target.id}")
     if known and known.settled:
         return True
-    plan = replace(target, when=None)
-    return verdict(plan, task.scope, seen, host.names(task, seen)).kind != "blocked"
+    return foreseen(target, task.scope, seen, host.names(task, seen)).kind != "blocked"
 
 
 def register(journal: Journal, park: Park, others: Iterable[str]) -> tuple[Park, Snapshot]:
@@ -120,7 +118,7 @@ def skip_unreached(host: Host, task: Task, seen: Snapshot) -> Snapshot:
     journal, graph, now = host.journal(task), graph_at(host.manifest(task), task.scope), host.clock.now()
     for name in unsettled(host.manifest(task), task.scope, seen):
         plan, path = graph[name], f"{task.scope}{name}"
-        found = verdict(replace(plan, when=None), task.scope, seen, host.names(task, seen))
+        found = foreseen(plan, task.scope, seen, host.names(task, seen))
         if found.kind == "skip":
             seen = _skip(journal, seen, plan, path, found.reason, now)
     return seen

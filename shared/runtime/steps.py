@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.errors import BudgetExceeded, SignalboxError, StepFailure, TransientFailure
+from shared import values
+from shared.errors import BudgetExceeded, InvalidOutput, SignalboxError, StepFailure, TransientFailure
 from shared.runtime import protocol
-from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, usage_of
-from shared.runtime.envelopes import take_more
+from shared.runtime.calls import agent_call, check_time, fits, llm_router_call, tool_call, usage_of
+from shared.runtime.envelopes import find_more
 from shared.runtime.host import plan_of
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
@@ -77,6 +78,8 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
         entry = enter(host, task, plan, path, seen)
         if entry.kind == "skip":
             return skipped(host, plan, path, entry.reason, journal, seen)
+        if plan.type == "transform":
+            return _transformed(host, task, plan, path, journal, seen)
         prepared = _CALLS[plan.type](host, task, plan, path, seen)
         check_time(prepared.ask)
     except StepFailure as failure:
@@ -91,11 +94,25 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
 
 
 def _open(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:
-    """Open the attempt. A part that is short of something takes it from the whole first, as long as there is some."""
+    """Open the attempt. A run that is short shares with its parts, or with what it is a part of, while it can."""
     while True:
         opening, seen = journal.transact(seen, lambda again: protocol.open_attempt(ask, again))
-        if not isinstance(opening, Refused) or not take_more(host, journal, seen, opening.refusal):
+        if not isinstance(opening, Refused) or not find_more(host, journal, seen, opening.refusal):
             return opening, seen
+
+
+def _transformed(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Journal, seen: Snapshot) -> Step:
+    """Let a transform stand in: it makes no call and costs nothing."""
+    output = host.names(task, seen, plan).render(dict(plan.spec["set"]))
+    wrong = fits(output, plan.output)
+    if wrong:
+        raise InvalidOutput(f"The value of {path} does not fit its output schema at {wrong}")
+    outcome, now = Outcome(output=values.store(output, host.blobs, task.tenant)), host.clock.now()
+    fresh = protocol.new_step(plan, path, task.epoch)
+    step, _ = journal.transact(seen, lambda again: protocol.settle_free(task, fresh, outcome, now, again))
+    if step is None:
+        raise NotOpened(f"Step {path} does not stand in any more: the run or the item has ended meanwhile.")
+    return step
 
 
 def skipped(host: Host, plan: StepPlan, path: str, reason: str, journal: Journal, seen: Snapshot) -> Step:

@@ -44,7 +44,7 @@ def wait(host: Host, task: Task) -> dict[str, Any]:
 
 def _wait(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
     known, now = seen.step(task.path), host.clock.now()
-    if known is None or known.due is None:
+    if known is None or known.due is None or known.status == "retrying":
         return _begin(host, task, plan, journal, seen)
     if protocol.stopped(seen, known, task):
         raise NotOpened(f"Wait {task.path} does not go on: the run or its item is ending.")
@@ -56,8 +56,8 @@ def _wait(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapsh
 
 
 def _begin(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
-    fresh = protocol.new_step(plan, task.path, task.epoch)
-    stop = protocol.stopped(seen, fresh, task)
+    known = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
+    stop = protocol.stopped(seen, known, task)
     if stop:
         raise NotOpened(f"Wait {task.path} opens nothing: {stop.why}.")
     now = host.clock.now()
@@ -69,16 +69,16 @@ def _begin(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snaps
     except StepFailure as failure:
         record_failure(host, task, plan, task.path, failure)
         raise
-    waiting = replace(fresh, status="waiting", attempt=1, started=now, due=int(due))
+    waiting = replace(known, status="waiting", attempt=known.attempt + 1, started=now, due=int(due), failure=None)
     return journal.transact(seen, lambda again: _begun(again, waiting))[0]
 
 
 def _begun(seen: Snapshot, waiting: Step) -> Change[Step]:
     known = seen.step(waiting.path)
-    if known and (known.due or known.settled):
+    if known and (known.settled or (known.due and known.status != "retrying")):
         return Change(known)
     check_open(seen)
-    return Change(waiting, (waiting,), (Note("wait_started", waiting.path, 1, {"due": waiting.due}),))
+    return Change(waiting, (waiting,), (Note("wait_started", waiting.path, waiting.attempt, {"due": waiting.due}),))
 
 
 def _due(host: Host, task: Task, plan: StepPlan, seen: Snapshot, now: int) -> int:
@@ -115,7 +115,10 @@ def wait_for_event(host: Host, task: Task) -> None:
     """Park until the event arrives, or answer at once when it has been kept already. Raises StepTimeout when due."""
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read(host.keys(task, plan))
-    step = seen.step(task.path) or _begin(host, task, plan, journal, seen)
+    step = seen.step(task.path)
+    if step is None or step.status == "retrying":
+        # Who waits again has its whole time again.
+        step = _begin(host, task, plan, journal, seen)
     if not step.settled:
         park = Park(path=task.path, kind="event", token=task.token, entry=task.entry)
         step = journal.transact(journal.read_all(), lambda again: _register(again, park, plan, host.clock.now()))[0]

@@ -72,7 +72,10 @@ class Context:
 
 @dataclass
 class World:
-    """Everything a deployment has, as fakes, with one published workflow."""
+    """Everything a deployment has, as fakes, with one published workflow.
+
+    ``patient`` = executions stop at their waits as well, so that others can go on meanwhile.
+    """
 
     unit: Unit
     models: FakeModels
@@ -84,6 +87,7 @@ class World:
     mail: Outbox = field(default_factory=Outbox)
     tenant: str = "acme"
     run: str = ""
+    patient: bool = False
     _ids: Any = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -243,7 +247,8 @@ class Execution:
         return state["Default"]
 
     def _wait(self, _name: str, state: dict[str, Any], data: dict[str, Any]) -> Walk:
-        yield from ()
+        if self.world.patient:
+            yield ()
         self.world.clock.sleep(_get(data, state["SecondsPath"]))
         return state["Next"]
 
@@ -255,22 +260,24 @@ class Execution:
     def _map(self, _name: str, state: dict[str, Any], data: dict[str, Any]) -> Walk:
         body = state["ItemProcessor"]
         items = _get(data, state["ItemsPath"])
-        yield from self._together([self._machine(body, self._given(state["ItemSelector"], data, one)) for one in items])
+        walks = [self._machine(body, self._given(state["ItemSelector"], data, one)) for one in items]
+        yield from self._together(walks, state["MaxConcurrency"])
         return state.get("Next", "")
 
     def _given(self, template: dict[str, Any] | None, data: dict[str, Any], item: Any = None) -> dict[str, Any]:
         there = {"run": self.input["run"], "entered": "", "token": "", "retries": 0, "item": item}
         return data if template is None else _filled(template, data, there)
 
-    def _together(self, running: list[Walk]) -> Walk:
+    def _together(self, running: list[Walk], limit: int = 0) -> Walk:
         while running:
-            tokens: list[str] = []
-            for branch in list(running):
+            tokens, before = list[str](), len(running)
+            for branch in running[: limit or None]:
                 try:
                     tokens += next(branch)
                 except StopIteration:
                     running.remove(branch)
-            if running and not self._any_answered(tokens):
+            # Who has ended makes room for the next one.
+            if running and not self._any_answered(tokens) and not (limit and len(running) < before):
                 yield tuple(tokens)
 
     def _any_answered(self, tokens: list[str]) -> bool:

@@ -202,6 +202,18 @@ def test_parts_take_more_of_the_envelope_than_their_share_until_nothing_is_left(
     poor.check()
 
 
+def test_a_step_beside_takes_back_what_parts_do_not_need():
+    gate = plan("g", "human_gate", (), spec=GATE, timeout=600.0)
+    later = plan("w", "wait", (), spec={"for": 5})
+    beside = [tool(f"b{n}", "w") for n in range(8)]
+    town = Town(each(gate, over=NUMBERS), later, *beside, budget=replace(BUDGET, steps=12))
+    town.start({"numbers": list(range(20))})
+    assert {town.w.records.step(one.id).status for one in beside} == {"completed"}
+    assert town.w.head.left_steps + sum(town.below(path).head.left_steps for path in town.parts()) == 4
+    assert town.w.head.left_steps == 0
+    town.check()
+
+
 UNDO = {"tool": "do", "with": {"say": "${ 'undo ' + steps.a.output }"}}
 
 

@@ -5,13 +5,20 @@ The seed of a tool stands in its arguments, so that a tool behaves alike whereve
 
 from __future__ import annotations
 
+import json
+import re
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.errors import failure_named
 
+if TYPE_CHECKING:
+    from shared.ports import ModelRequest
+
 CLASSES = ("transient", "transient", "rate_limit", "timeout", "invalid_output", "permanent", "permanent", "policy")
 ALWAYS = 99
+SOONEST = 86_400.0
+"""Seconds; who is given more time to decide, decides."""
 
 
 def dice(*parts: Any) -> Random:
@@ -41,6 +48,31 @@ def behave(arguments: dict[str, Any], call: Any) -> dict[str, Any]:
     if call.attempt <= times:
         raise failure_named(kind, f"{kind} at {call.path}, attempt {call.attempt}")
     return result(arguments["seed"], call.path) | {"from": arguments.get("from")}
+
+
+def reply(request: ModelRequest) -> str:
+    """Be the model: which one is asked, and what it is asked, decides whether it fails, errs, or answers well."""
+    key, chance, *_ = request.prompt.split(maxsplit=2)
+    rolled = dice("model", key, request.prompt, request.model)
+    if rolled.random() < float(chance):
+        kind = rolled.choice((*CLASSES, "invalid_output", "no json", "no object"))
+        if kind not in {"no json", "no object"}:
+            raise failure_named(kind, f"{kind} of {request.model}")
+        return "I would rather not." if kind == "no json" else "[1, 2]"
+    routes = re.findall(r"^- (\w+):", request.prompt, re.MULTILINE)
+    if routes:
+        return rolled.choice([*routes, f" {routes[0]}\n", "somewhere else"])
+    return json.dumps(result(rolled.randrange(10**6), key))
+
+
+def comes(seed: int, path: str) -> str:
+    """Return when the event for the wait at ``path`` comes: before it, once it waits, twice, or too late."""
+    return dice("event", seed, path).choice(("early", "late", "late", "twice", "never"))
+
+
+def undecided(seed: int, path: str, timeout: float, nth: int) -> bool:
+    """Tell whether nobody decides the gate that opens for the ``nth`` time in time; only short ones are let pass."""
+    return timeout <= SOONEST and nth == 1 and dice("expiry", seed, path).random() < 0.8
 
 
 def word_of(seed: int, path: str, nth: int) -> str:

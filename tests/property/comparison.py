@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,25 +12,31 @@ from typing import TYPE_CHECKING
 import engines
 from behaviour import dice
 from engines import Hold
-from graphs import make
+from graphs import child, children_of, make, make_large, plans_of
 from outcome import differences, settled_for_sure
 from shrink import shrink, text
+from specs import SOON
 
+from shared.asl.split import ROOM
 from shared.compiler import compile_manifest
+from shared.runtime.scopes import enclosing, graph_at, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from outcome import Result
 
     from shared.compiler import Unit
-    from shared.manifest import Manifest
+    from shared.manifest import Manifest, StepPlan
 
     Engine = Callable[[Unit, int, Hold | None], Result]
 
 
-def interpreter_and_walker(unit: Unit, seed: int, _: Hold | None) -> Result:
-    """Be the engine of the quick comparison: the compiled machine on the walker."""
+def interpreter_and_walker(unit: Unit, seed: int, hold: Hold | None) -> Result:
+    """Be the engine of the quick comparison: the compiled machine on the walker, which must not wait needlessly."""
+    if hold:
+        waits = hold.others - settled_for_sure(engines.walk(unit, seed, held=hold.path))
+        assert not waits, f"while {hold.path} does not return, these wait without need: {sorted(waits)}"
     return engines.walk(unit, seed)
 
 
@@ -38,12 +45,56 @@ def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
     sure = settled_for_sure(reference)
     rows = reference.rows
     tools = sorted(path for path in sure if rows[path].attempt and not path.endswith(("/fallback", "/compensate", "]")))
-    callers = [path for path in tools if _is_tool(unit.manifest, path)]
+    callers = [path for path in tools if ">" not in path and _is_tool(unit.manifest, path)]
     if reference.state != "completed" or not callers:
         return None
     path = dice("hold", seed).choice(callers)
-    parked = engines.interpret(unit, seed, held=path)
-    return Hold(path, settled_for_sure(parked) & sure)
+    parked = settled_for_sure(engines.interpret(unit, seed, held=path))
+    late = {other for other in sure - parked if not after(unit.manifest, path, other)}
+    assert not late, f"while {path} does not return, these wait without need: {sorted(late)}"
+    return Hold(path, parked & sure, engines.patience(unit.manifest) / 3)
+
+
+def after(manifest: Manifest, path: str, other: str) -> bool:
+    """Tell whether ``other`` may have to wait for the step at ``path``: it, or what it stands in, comes later.
+
+    So does, where few items or one iteration run at a time, what stands in the same map or loop.
+    """
+    for scope in enclosing(scope_of(path)):
+        if not other.startswith(scope):
+            return True
+        mine, its = (_first(one.removeprefix(scope)) for one in (path, other))
+        if mine != its:
+            return its.partition("[")[0] in _later(graph_at(manifest, scope), mine) or _turns(
+                manifest, scope, mine, its
+            )
+    return True
+
+
+def _first(path: str) -> str:
+    """Return the step, or the item, that a path leads into first."""
+    return re.split(r"[/>]", path, maxsplit=1)[0]
+
+
+def _turns(manifest: Manifest, scope: str, mine: str, its: str) -> bool:
+    """Tell whether two paths lead into one container whose items wait for each other, or to the container itself."""
+    name = mine.partition("[")[0]
+    if "[" not in mine or its.partition("[")[0] != name:
+        return False
+    plan = graph_at(manifest, scope)[name]
+    return its == name or plan.type == "loop" or bool(plan.spec["max_concurrency"]) or plan.split is not None
+
+
+def _later(graph: Mapping[str, StepPlan], step: str) -> set[str]:
+    """Return the steps, and the items of those, that come after a step of their graph."""
+    found: set[str] = set()
+    queue = [step.partition("[")[0]]
+    while queue:
+        plan = graph[queue.pop()]
+        fresh = {*plan.dependents, *([plan.spec["approves"]] if plan.spec.get("approves") else [])} - found
+        found |= fresh
+        queue += fresh
+    return found
 
 
 def _is_tool(manifest: Manifest, path: str) -> bool:
@@ -55,12 +106,25 @@ def _is_tool(manifest: Manifest, path: str) -> bool:
 def compare(manifest: Manifest, seed: int, engine: Engine) -> list[str]:
     """Return how the engine differs from the interpreter on a graph. A broken rule or a halt is a difference too."""
     try:
-        unit = compile_manifest(manifest)
+        unit = compile_manifest(manifest, TIGHT if seed % SPLIT == 0 else ROOM)
         reference = engines.interpret(unit, seed)
         return differences(reference, engine(unit, seed, holding(unit, seed, reference)))
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is what is looked for
         last = traceback.extract_tb(error.__traceback__)[-1]
         return [f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno}: {str(error)[:500]}"]
+
+
+TIGHT, SPLIT = 300, 4
+"""History events that one execution of every fourth graph is planned for: maps and loops are split soon then."""
+LARGE = 500
+"""Steps; machines of more are folded, and take too long to be made smaller."""
+EVERY = 200
+"""One graph in so many is a large one."""
+
+
+def graph_of(seed: int, *, large: bool = True) -> Manifest:
+    """Return the graph of a seed; without ``large`` always one of a few steps."""
+    return make_large(seed) if large and seed % EVERY == EVERY - 1 else make(seed)
 
 
 @dataclass
@@ -72,30 +136,47 @@ class Tally:
     found: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
 
 
-def compare_all(seeds: Iterable[int], engine: Engine, *, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
+def compare_all(seeds: Iterable[int], engine: Engine, *, large: bool = True) -> Tally:
     """Compare the engine with the interpreter on the graphs of these seeds."""
     tally = Tally()
     for seed in seeds:
-        found = compare(make(seed), seed, engine)
+        manifest = graph_of(seed, large=large)
+        found = compare(manifest, seed, engine)
         tally.graphs += 1
-        tally.kinds.update(kinds_of(make(seed)))
+        tally.kinds.update(kinds_of(manifest))
         if found:
             tally.found[seed] = found
-        progress(tally)
     return tally
 
 
 def kinds_of(manifest: Manifest) -> set[str]:
     """Return what a graph has in it, to show that all of it was met."""
-    kinds: set[str] = set()
-    graphs = [manifest.steps]
-    while graphs:
-        for plan in graphs.pop().values():
+    kinds: set[str] = {"600 steps"} if len(manifest.order) >= LARGE else set()
+    for steps in (manifest.steps, *(child(name).steps for name in children_of(manifest))):
+        for plan in plans_of(steps.values()):
             kinds |= {plan.type, f"join {plan.join if plan.join in {'all', 'any'} else 'quorum'}"}
             kinds |= {name for name in ("when", "fallback", "optional") if getattr(plan, name)}
             kinds |= {"conditional edge"} if any(edge.when for edge in plan.needs) else set()
-            graphs += [plan.body.steps] if plan.body else []
+            kinds |= set(_special(plan))
     return kinds
+
+
+def _special(plan: StepPlan) -> Iterator[str]:
+    """Yield what a step has that not every step of its type has."""
+    if plan.risk != "read":
+        yield plan.risk
+    if plan.merge != "by_step":
+        yield f"merge {plan.merge}"
+    if plan.type == "router":
+        yield f"router {plan.spec['strategy']}"
+    if plan.spec.get("event"):
+        yield "event"
+    if plan.type == "human_gate" and plan.timeout <= SOON:
+        yield f"expiry {plan.spec['on_expiry']}"
+    if plan.type == "map":
+        rule = plan.spec["on_failure"]
+        yield f"map {rule if isinstance(rule, str) else 'quorum'}"
+        yield f"map {plan.spec['max_concurrency'] or 'all'} at once"
 
 
 def _kind(found: list[str]) -> str:
@@ -110,8 +191,8 @@ def _like(found: list[str], before: list[str]) -> bool:
 
 def explain(seed: int, found: list[str], engine: Engine, *, smaller: bool = True) -> str:
     """Return a difference with the smallest graph that shows one."""
-    manifest = make(seed)
-    if smaller:
+    manifest = graph_of(seed, large=smaller)
+    if smaller and len(manifest.order) < LARGE:
         manifest = shrink(manifest, lambda less: _like(compare(less, seed, engine), found))
         found = compare(manifest, seed, engine) or found
     lines = "\n".join(f"  {line}" for line in found)

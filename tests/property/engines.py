@@ -15,10 +15,11 @@ from unittest import mock
 
 import boto3
 from antlr4 import PredictionMode
-from behaviour import behave
+from behaviour import behave, reply
+from family import Generated, family, settled
 from graphs import given
 from invariants import check
-from machine import UNWIND, World
+from machine import UNWIND, Execution, World
 from moto import mock_aws
 from moto.stepfunctions.parser.asl.antlr.runtime.ASLParser import ASLParser
 from moto.stepfunctions.parser.asl.component.component import Component
@@ -29,8 +30,10 @@ from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 from order import too_early
 from outcome import Result, Stuck, result_of
 from people import act
+from specs import SOON
 
 from shared.clock import SystemClock
+from shared.compiler import unwind_machine
 from shared.engine.stepfunctions import StepFunctions
 from shared.errors import UnknownOutcome
 from shared.inprocess.engine import InProcess
@@ -43,11 +46,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from shared.compiler import Unit
+    from shared.manifest import Manifest
 
 PATIENCE = 30.0
-"""Seconds that a run may stand still on an engine with real threads."""
+"""Seconds that a run of a few steps may take on an engine with real threads."""
+BRIEF, UNWINDING = 30.0, 1800.0
+"""Seconds that a run may sleep before people act, and that an unwinding sleeps at most."""
+ROUNDS = 200
 ROLE = "arn:aws:iam::123456789012:role/any"
-PACE = 200
+PACE = 50
 """How much faster than real time moto's clock runs; much more, and time runs out for threads that wait for a core."""
 
 
@@ -57,11 +64,16 @@ class Hold:
 
     path: str
     others: frozenset[str]
-    patience: float = PATIENCE / 3
+    patience: float
+
+
+def patience(manifest: Manifest) -> float:
+    """Return the seconds that a run may take on an engine with real threads."""
+    return PATIENCE + len(manifest.order) / 5
 
 
 def _world(unit: Unit, tool: Callable[..., Any], **ports: Any) -> World:
-    return World(unit, FakeModels(lambda _: "yes"), FakeTools({"behave": tool}), **ports)
+    return World(unit, FakeModels(reply), FakeTools({"behave": tool}), **ports).define(Generated(unit))
 
 
 def _start(world: World, seed: int) -> str:
@@ -73,12 +85,14 @@ def _start(world: World, seed: int) -> str:
 
 
 def _finished(world: World) -> Result:
-    seen = world.records
-    assert seen.head.ended != "stopped", f"the run ended as stopped: {seen.head.reason}"
-    check(world)
-    early = too_early(world.unit.manifest, seen, world.journal.events())
-    assert not early, "; ".join(early)
-    return result_of(world.unit.manifest, seen, world.blobs)
+    members = list(family(world.steps, world.journal))
+    for member in members:
+        assert member.head.ended, f"the run has ended, but below it {member.prefix} is {member.head.state}"
+        assert member.head.ended != "stopped", f"the run ended as stopped: {member.head.reason}"
+        check(member)
+        early = too_early(member.manifest, member.records, member.events())
+        assert not early, "; ".join(early)
+    return result_of(members, world.blobs)
 
 
 # --- the interpreter ---------------------------------------------------------------------------------------------
@@ -96,36 +110,79 @@ def interpret(unit: Unit, seed: int, held: str | None = None) -> Result:
     world = _world(unit, tool, engine=engine)
     engine.open(Handlers(world.steps, world.gates))
     _start(world, seed)
-    engine.drain(patience=600)
-    while act(world.steps, world.journal, seed, UNWIND_HERE, {held}):
-        engine.drain(patience=600)
+    for _ in range(ROUNDS):
+        engine.drain(patience=BRIEF)
+        said = act(world.steps, world.journal, seed, UNWIND_HERE, {held}, timers=True)
+        if not (said or _later(engine, world)):
+            break
     assert engine.failure is None, engine.failure
     if held:
-        return result_of(unit.manifest, world.records, world.blobs)
+        return result_of(family(world.steps, world.journal), world.blobs)
     if not world.head.ended:
-        raise Stuck(f"the interpreter stands still in state {world.head.state}")
+        raise Stuck(f"the interpreter stands still in state {_states(world)}")
     return _finished(world)
+
+
+def _states(world: World) -> list[str]:
+    """Return where the runs of a family stand, and which of their steps have not settled."""
+    found: list[str] = []
+    for member in family(world.steps, world.journal):
+        open_ = [f"{step.path} {step.status}" for step in member.records.steps() if not step.settled]
+        found.append(f"{member.prefix} {member.head.state} {member.head.unwinding or ''} {open_}")
+    return found
+
+
+def _later(engine: InProcess, world: World) -> bool:
+    """Jump to where an unwinding looks again, else to where the time of a gate or an event is over."""
+    before = world.clock.now()
+    for patience in (2 * UNWINDING, SOON + BRIEF):
+        if world.clock.now() == before and not world.head.ended:
+            engine.drain(patience=patience)
+    return world.clock.now() > before
 
 
 # --- the walker --------------------------------------------------------------------------------------------------
 
 
-def walk(unit: Unit, seed: int) -> Result:
-    """Run the compiled machine on the walker."""
-    world = _world(unit, behave)
+def walk(unit: Unit, seed: int, held: str | None = None) -> Result:
+    """Run the compiled machines on the walker. With ``held``, that step parks for ever; the rest goes on without it."""
+
+    def tool(arguments: dict[str, Any], call: Any) -> Any:
+        if call.path == held:
+            raise UnknownOutcome("held")
+        return behave(arguments, call)
+
+    world = _world(unit, tool)
+    world.patient = True
     _start(world, seed)
-    execution = world.execution()
-    steps = -1
-    while execution.status == "RUNNING" and (
-        act(world.steps, world.journal, seed, UNWIND) or steps < len(execution.visited)
-    ):
-        steps = len(execution.visited)
-        execution.go()
-    if world.head.unwinding and not world.head.ended:
-        world.unwind()
+    running: dict[tuple[str, str], Execution] = {}
+    for _ in range(ROUNDS):
+        moved = _round(world, running)
+        if not (act(world.steps, world.journal, seed, UNWIND, {held}) or moved):
+            break
+    if held:
+        return result_of(family(world.steps, world.journal), world.blobs)
     if not world.head.ended:
-        raise Stuck(f"the walker stands still: {execution.status}, {world.head.state}; {execution.visited[-8:]}")
+        last = [(each.status, each.visited[-6:]) for each in running.values()]
+        raise Stuck(f"the walker stands still: {_states(world)}; {last}")
     return _finished(world)
+
+
+def _round(world: World, running: dict[tuple[str, str], Execution]) -> bool:
+    """Let every execution go as far as it can, and begin those that were asked for. Returns whether one has moved."""
+    before = sum(len(each.visited) for each in running.values())
+    for key in list(world.engine.executions):
+        if key not in running:
+            running[key] = Execution(world, _machine(world, key[0]), world.engine.executions[key])
+        elif running[key].status == "RUNNING":
+            running[key].go()
+    return before < sum(len(each.visited) for each in running.values())
+
+
+def _machine(world: World, name: str) -> Mapping[str, Any]:
+    definitions = world.steps.definitions
+    assert isinstance(definitions, Generated)
+    return unwind_machine() if name == UNWIND else definitions.unit(name.split(":")[1]).asl
 
 
 # --- moto --------------------------------------------------------------------------------------------------------
@@ -145,18 +202,42 @@ class Hurried(SystemClock):
 
 
 class Executions(StepFunctions):
-    """Moto's Step Functions; an unwinding that was asked for is left to the driver."""
+    """Moto's Step Functions; unwindings that were asked for are left to the driver.
 
-    def __init__(self, client: Any, machine: str) -> None:
+    A workflow's machine is made when it is first started.
+    """
+
+    def __init__(self, client: Any, definitions: Generated) -> None:
         super().__init__(client)
-        self.machine = machine
-        self.unwinding: dict[str, Any] | None = None
+        self._states, self._definitions = client, definitions
+        self._machines: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self.unwinding: dict[str, dict[str, Any]] = {}
+        self.started: list[str] = []
 
     def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
         if machine == UNWIND:
-            self.unwinding = dict(data)
+            self.unwinding[data["run"]["id"]] = dict(data)
             return
-        super().start(self.machine, name, data)
+        arn = self._made(machine.split(":")[1])
+        super().start(arn, name, data)
+        self.started.append(f"{arn.replace(':stateMachine:', ':execution:')}:{name}")
+
+    def fail(self, token: str, error: str, cause: str) -> bool:
+        return _time_is_over(token) if error == "States.Timeout" else super().fail(token, error, cause)
+
+    def _made(self, workflow: str) -> str:
+        with self._lock:
+            if workflow not in self._machines:
+                asl = json.dumps(self._definitions.unit(workflow).asl)
+                name = f"m{time.time_ns()}"
+                made = self._states.create_state_machine(name=name, definition=asl, roleArn=ROLE)
+                self._machines[workflow] = made["stateMachineArn"]
+            return self._machines[workflow]
+
+    def forget(self) -> None:
+        for arn in self._machines.values():
+            self._states.delete_state_machine(stateMachineArn=arn)
 
 
 class Moto:
@@ -164,14 +245,10 @@ class Moto:
 
     def __init__(self) -> None:
         self.client = boto3.client("stepfunctions", region_name="us-east-1")
-        self.count = 0
 
     def run(self, unit: Unit, seed: int, hold: Hold | None = None) -> Result:
         """Run the machine to its end. Raises AssertionError when it gets stuck, waits needlessly, or breaks a rule."""
-        self.count += 1
-        asl = json.dumps(unit.asl)
-        made = self.client.create_state_machine(name=f"m{self.count}", definition=asl, roleArn=ROLE)
-        engine = Executions(self.client, made["stateMachineArn"])
+        engine = Executions(self.client, Generated(unit))
         barred: list[str] = []
 
         def tool(arguments: dict[str, Any], call: Any) -> Any:
@@ -182,24 +259,23 @@ class Moto:
         world = _world(unit, tool, engine=engine, clock=Hurried())
         with _invoking(world):
             _start(world, seed)
-            execution = f"{engine.machine.replace(':stateMachine:', ':execution:')}:{world.run}.1"
-            self._drive(world, engine, seed, execution)
-        self.client.delete_state_machine(stateMachineArn=engine.machine)
+            self._drive(world, engine, seed)
+        engine.forget()
         assert not barred, f"while {hold.path if hold else ''} does not return, these wait without need: {barred}"
         return _finished(world)
 
-    def _drive(self, world: World, engine: Executions, seed: int, execution: str) -> None:
-        """Be the people and the unwind machine until the run has ended."""
-        deadline = time.monotonic() + PATIENCE
-        status = "RUNNING"
-        while status == "RUNNING" or not world.head.ended:
+    def _drive(self, world: World, engine: Executions, seed: int) -> None:
+        """Be the people and the unwind machine until all runs have ended."""
+        deadline = time.monotonic() + patience(world.unit.manifest)
+        running = True
+        while running or not world.head.ended:
             act(world.steps, world.journal, seed, UNWIND)
-            if engine.unwinding and not world.head.ended:
-                _unwind(world, engine.unwinding)
-            elif status != "RUNNING" or time.monotonic() > deadline:
-                raise Stuck(f"moto: the execution is {status}, the run {world.head.state}")
+            unwinding = [data for data in list(engine.unwinding.values()) if _unwind(world, data)]
+            if time.monotonic() > deadline or not (running or unwinding or world.head.ended):
+                states = [_status(execution) for execution in engine.started]
+                raise Stuck(f"moto: the executions are {states}, the run {world.head.state}")
             time.sleep(0.004)
-            status = _status(execution)
+            running = any(_status(execution) == "RUNNING" for execution in list(engine.started))
 
 
 @contextmanager
@@ -250,6 +326,18 @@ def _status(execution: str) -> str:
     return str(found.exec_status.value)
 
 
+def _time_is_over(token: str) -> bool:
+    """Let a task's time be over: moto takes no failure that is named so, and its own timers run in real time."""
+    for regions in stepfunctions_parser_backends.values():
+        for backend in regions.values():
+            for execution in backend._get_executions():
+                endpoint = execution.exec_worker.env.callback_pool_manager.get(token)
+                if endpoint:
+                    endpoint.interrupt_all()
+                    return True
+    return False
+
+
 def _quiet(given: threading.ExceptHookArgs) -> None:
     if "ProgramStopped" not in str(given.exc_value):
         sys.__excepthook__(given.exc_type, given.exc_value or given.exc_type(), given.exc_traceback)
@@ -275,16 +363,17 @@ def _invoking(world: World) -> Iterator[None]:
         yield
 
 
-def _unwind(world: World, data: dict[str, Any]) -> None:
-    """Take one turn of the unwind machine."""
+def _unwind(world: World, data: dict[str, Any]) -> bool:
+    """Take one turn of the unwind machine. Returns whether there is more to do."""
     event = {**data, "entered": f"{time.time_ns()}", "retry": 0}
     answer = world.call("${ControlFunction}", {**event, "op": "unwind"})
     if answer["action"] == "compensate":
         world.call("${StepFunction}", {**event, "op": "compensate", "step": answer["step"]})
+    return answer["action"] != "done"
 
 
 def _done(world: World) -> frozenset[str]:
-    return frozenset(step.path for step in world.records.steps() if step.settled)
+    return settled(family(world.steps, world.journal))
 
 
 def _wait_for(world: World, hold: Hold) -> list[str]:

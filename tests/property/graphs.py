@@ -1,4 +1,8 @@
-"""Makes random manifests from a seed: shapes, joins, conditions, routers, gates, maps, loops, failures, policies."""
+"""Makes random manifests from a seed: shapes, joins, conditions, policies; what the steps do stands in ``specs``.
+
+The workflows that a manifest's sub-workflows run are made from their names (``child``), so that a name is enough to
+have them again, on every engine.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,34 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from behaviour import dice
+from specs import Specs, call
 
-from shared.manifest import Body, Edge, Limits, Manifest, Retry, StepPlan
+from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
     from random import Random
 
 BUDGET = Limits(usd=10**12, tokens=10**9, steps=10**6)
+ENVELOPE = Limits(usd=10**10, tokens=10**7, steps=10**4)
+"""What a child run carves out of its parent's budget; there is enough for all of them."""
 INPUT = {"type": "object"}
 LONG = 30 * 86_400.0
 DEEPEST = 2
-TYPES = {"tool": 62, "router": 11, "transform": 7, "human_gate": 6, "map": 6, "loop": 5, "wait": 3}
+SIZES = (1, 1, 2, 3)
+"""How many steps a child's graph has."""
+TYPES = {
+    "tool": 52,
+    "agent": 8,
+    "router": 12,
+    "transform": 7,
+    "human_gate": 6,
+    "map": 6,
+    "loop": 5,
+    "wait": 5,
+    "sub_workflow": 5,
+}
+_CALLERS = {"tool": ("timeout", "rate_limit", "transient", "invalid_output"), "agent": ("invalid_output", "transient")}
 
 
 def given(seed: int) -> dict[str, Any]:
@@ -30,19 +50,59 @@ def given(seed: int) -> dict[str, Any]:
 def make(seed: int, *, size: int = 12) -> Manifest:
     """Return the manifest of a seed, of 1 to ``size`` steps besides those in bodies, rather few than many."""
     rolled = dice("graph", seed)
-    maker = Maker(seed, rolled, itertools.count(1), calm=rolled.random() < 0.3)
+    maker = Maker(seed, rolled, itertools.count(1), calm=rolled.random() < 0.3, family=f"k{seed}")
     n = min(rolled.randint(1, size), rolled.randint(1, size))
     steps, order = maker.graph(n, 0, ())
     return Manifest("w", "", INPUT, BUDGET, steps, order, max_parallel=1000, on_error=maker.default)
 
 
+def make_large(seed: int, *, size: int = 600) -> Manifest:
+    """Return a manifest of about ``size`` steps in blocks of many equal lanes, which the compiler folds into Maps."""
+    rolled = dice("large", seed)
+    maker = Maker(seed, rolled, itertools.count(1), calm=rolled.random() < 0.3)
+    plans: list[StepPlan] = []
+    last: list[str] = []
+    while len(plans) < size:
+        block = maker.block(rolled.choice(LANES), rolled.randint(20, 45), last)
+        plans += block
+        last = [block[-1].id]
+    return Manifest("w", "", INPUT, BUDGET, linked(plans), tuple(plan.id for plan in plans), max_parallel=1000)
+
+
+def child(name: str) -> Manifest:
+    """Return the manifest of a workflow that only other ones run. Its steps' ids occur in no other workflow."""
+    rolled = dice("child", name)
+    maker = Maker(0, rolled, itertools.count(1), calm=rolled.random() < 0.4, family=name, prefix=f"{name}s")
+    steps, order = maker.graph(rolled.choice(SIZES), DEEPEST - 1, ())
+    wanted = {"required": ["nowhere"]} if not maker.calm and rolled.random() < 0.05 else {}
+    return Manifest(name, "", INPUT | wanted, ENVELOPE, steps, order, max_parallel=1000, on_error=maker.default)
+
+
+def children_of(manifest: Manifest) -> Iterator[str]:
+    """Yield the names of all workflows that a run of this one may run."""
+    for plan in plans_of(manifest.steps.values()):
+        if plan.type == "sub_workflow":
+            yield plan.spec["workflow"]
+            yield from children_of(child(plan.spec["workflow"]))
+
+
+def plans_of(plans: Iterable[StepPlan]) -> Iterator[StepPlan]:
+    """Yield these steps and those in their bodies."""
+    for plan in plans:
+        yield plan
+        yield from plans_of(plan.body.steps.values()) if plan.body else ()
+
+
 def linked(plans: Iterable[StepPlan]) -> dict[str, StepPlan]:
     """Return the plans by id with their dependents, and edges that know which sources are optional."""
     found = {plan.id: plan for plan in plans}
+    after: dict[str, list[str]] = {name: [] for name in found}
+    for plan in found.values():
+        for source in dict.fromkeys(edge.source for edge in plan.needs):
+            after[source].append(plan.id)
     for plan in list(found.values()):
         edges = tuple(replace(edge, optional=found[edge.source].optional) for edge in plan.needs)
-        dependents = tuple(o.id for o in found.values() if plan.id in {edge.source for edge in o.needs})
-        found[plan.id] = replace(plan, needs=edges, dependents=dependents)
+        found[plan.id] = replace(plan, needs=edges, dependents=tuple(after[plan.id]))
     return found
 
 
@@ -68,17 +128,19 @@ def _dag(rolled: Random, n: int) -> list[tuple[int, int]]:
     return [(i, j) for j in range(n) for i in rolled.sample(range(j), min(j, rolled.choice((0, 1, 1, 2, 3))))]
 
 
+LANES = (
+    ((0, 1), (1, 2), (2, 3)),
+    ((0, 1), (0, 2), (1, 3), (2, 3)),
+    ((0, 2), (0, 3), (1, 3)),
+    ((0, 1), (0, 2), (2, 3), (1, 4), (3, 4)),
+)
+"""Edges inside one lane: a chain, a fork that joins, an N, a fork with unequal arms."""
 SHAPES = (_chain, _fork, _layers, _layers, _dag, _dag)
 
 
 @dataclass(frozen=True)
-class Maker:
-    """Makes the steps of one manifest. ``calm`` graphs have no trouble in them."""
-
-    seed: int
-    rolled: Random
-    numbers: itertools.count[int]
-    calm: bool
+class Maker(Specs):
+    """Makes the steps of one manifest."""
 
     @property
     def default(self) -> Any:
@@ -88,7 +150,7 @@ class Maker:
         """Return the steps of one graph and their order. ``frame`` are conditions that hold things of the body."""
         shape = self.rolled.choice(SHAPES)
         edges = sorted(set(shape(self.rolled, n)))
-        names = [f"s{next(self.numbers)}" for _ in range(n)]
+        names = [f"{self.prefix}{next(self.numbers)}" for _ in range(n)]
         sources = {j: [i for i, k in edges if k == j] for j in range(n)}
         targets = {i: [j for k, j in edges if k == i] for i in range(n)}
         plans = [
@@ -96,7 +158,7 @@ class Maker:
             for j in range(n)
         ]
         plans = self.approvals(plans)
-        templates = [self.template(plan.fallback) for plan in plans if plan.fallback]
+        templates = [self.template(plan) for plan in plans if plan.fallback]
         return linked([*plans, *templates]), tuple(names)
 
     def step(self, name: str, sources: list[str], targets: list[str], depth: int, frame: tuple[str, ...]) -> StepPlan:
@@ -111,7 +173,7 @@ class Maker:
             tuple(Edge(source, self._maybe(0.2, self.condition([source], ()))) for source in sources),
             join=join,
             when=self._maybe(0.12, self.condition(known, frame)),
-            timeout=LONG if kind == "human_gate" else 60.0,
+            timeout=LONG if kind in {"human_gate", "sub_workflow"} else 60.0,
             retry=self._retry(kind),
             fallback=f"f{name}" if not self.calm and kind != "wait" and rolled.random() < 0.15 else None,
             on_error=rolled.choices(("continue", "pause", "fail"), (50, 35, 15))[0],
@@ -119,40 +181,45 @@ class Maker:
         )
         return getattr(self, f"_{kind}")(plan, known, targets, depth, frame)
 
+    def block(self, shape: tuple[tuple[int, int], ...], width: int, before: list[str]) -> list[StepPlan]:
+        """Return lanes of one shape between what came before and one step that joins them."""
+        size = 1 + max(j for _, j in shape)
+        lanes = [[f"s{next(self.numbers)}" for _ in range(size)] for _ in range(width)]
+        plans = [self._laid(names, j, shape, before) for names in lanes for j in range(size)]
+        lasts = [names[i] for names in lanes for i in range(size) if i not in {a for a, _ in shape}]
+        return [*plans, self._large(f"s{next(self.numbers)}", lasts)]
+
+    def _laid(self, names: list[str], j: int, shape: tuple[tuple[int, int], ...], before: list[str]) -> StepPlan:
+        return self._large(names[j], [names[i] for i, k in shape if k == j] or before)
+
+    def _large(self, name: str, sources: list[str]) -> StepPlan:
+        join = self._join(len(sources)) if self.rolled.random() < 0.1 else "all"
+        rule = self.rolled.choices(("continue", "pause"), (80, 20))[0]
+        spec = call({"seed": self.rolled.randrange(10**6), "chance": 0.0 if self.calm else 0.05, "from": None})
+        edges = tuple(Edge(source) for source in sources)
+        return StepPlan(
+            name, "tool", edges, join=join, retry=self._retry("tool"), on_error=rule, optional=True, spec=spec
+        )
+
     def _unfit(self, targets: list[str], depth: int) -> set[str]:
-        return (set() if targets else {"router"}) | ({"map", "loop"} if depth >= DEEPEST else set())
+        deep = {"map", "loop"} if depth >= DEEPEST else set()
+        childless = {"sub_workflow"} if self.family.count("x") >= DEEPEST else set()
+        return (set() if targets else {"router"}) | deep | childless
 
     def _join(self, sources: int) -> str | int:
         if sources < 2 or self.rolled.random() < 0.65:
             return "all"
         return self.rolled.choice(("any", self.rolled.randint(1, sources)))
 
-    def _maybe(self, chance: float, text: str) -> str | None:
-        return text if self.rolled.random() < chance else None
-
     def _retry(self, kind: str) -> Retry:
-        if kind != "tool":
+        times = self.rolled.randrange(3)
+        if kind in _CALLERS:
+            on = self.rolled.choice((_CALLERS[kind], ("transient",)))
+        elif kind == "sub_workflow" and self.rolled.random() < 0.2:
+            on = ("permanent",)
+        else:
             return Retry(0)
-        on = self.rolled.choice((("timeout", "rate_limit", "transient", "invalid_output"), ("transient",)))
-        return Retry(self.rolled.randrange(3), base_delay=0.0, jitter=False, on=on)
-
-    def condition(self, sources: list[str], frame: tuple[str, ...]) -> str:
-        """Return a condition over one of the sources, of what the body is in, or of the input."""
-        rolled, limit = self.rolled, self.rolled.randrange(2, 9)
-        choices = [f"input.n < {limit}", *frame]
-        for source in sources:
-            value = f"steps.{source}.output"
-            choices += [f"{value} == null || !has({value}.v) || {value}.v < {limit}"] * 2
-        return rolled.choice(choices)
-
-    def arguments(self, known: list[str], frame: tuple[str, ...]) -> dict[str, Any]:
-        chance = 0.0 if self.calm else self.rolled.choice((0.0, 0.0, 0.0, 0.3, 1.0))
-        data = {"seed": self.rolled.randrange(10**6), "chance": chance}
-        gives = {source: f"${{ steps.{source}.status }}" for source in known}
-        return data | {"from": gives | ({"frame": f"${{ {frame[0]} }}"} if frame else {})}
-
-    def template(self, name: str) -> StepPlan:
-        return StepPlan(name, "tool", spec=_call(self.arguments([], ())))
+        return Retry(times, base_delay=0.0, jitter=False, on=on)
 
     def approvals(self, plans: list[StepPlan]) -> list[StepPlan]:
         """Let some gates name a tool that follows them directly."""
@@ -164,64 +231,6 @@ class Maker:
                 chosen = self.rolled.choice(after)
                 found[gate.id] = replace(gate, spec={**gate.spec, "approves": chosen.id})
                 risk = self.rolled.choice(("read", "irreversible"))
-                spec = _call(self.arguments([], ()))
+                spec = call(self.arguments([], ()))
                 found[chosen.id] = replace(chosen, approved_by=gate.id, risk=risk, spec=spec)
         return list(found.values())
-
-    # --- by type ---------------------------------------------------------------------------------------------------
-
-    def _tool(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
-        spec = _call(self.arguments(known, frame))
-        if plan.retry.max_retries < 2 and self.rolled.random() < 0.08:
-            undo = {"tool": "behave", "with": {"seed": 1, "chance": 0.0}}
-            # It does not fail: what an uncertain effect leads to is for the crash tests, and for a person.
-            sure = {**spec["with"], "chance": 0.0}
-            return replace(plan, risk="reversible", spec={**spec, "with": sure, "compensate": undo})
-        return replace(plan, spec=spec)
-
-    def _transform(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
-        wrong = "${ input.nowhere }" if not self.calm and self.rolled.random() < 0.2 else "${ input.n }"
-        values = {source: f"${{ steps.{source}.status }}" for source in known}
-        values |= {"frame": f"${{ {frame[0]} }}"} if frame else {}
-        return replace(plan, spec={"set": {"v": wrong, "list": "${ input.list }", "from": values}})
-
-    def _router(self, plan: StepPlan, known: list[str], to: list[str], _: int, frame: tuple[str, ...]) -> StepPlan:
-        chosen = self.rolled.sample(to, self.rolled.randint(1, len(to)))
-        routes = [{"to": target, "when": self.condition(known, frame)} for target in chosen]
-        if not self.calm and self.rolled.random() < 0.1:
-            routes[0] = {**routes[0], "when": "input.nowhere == 1"}
-        return replace(plan, spec={"strategy": "rules", "routes": routes, "default": self.rolled.choice(to)})
-
-    def _human_gate(self, plan: StepPlan, _: Any, __: Any, ___: int, ____: Any) -> StepPlan:
-        return replace(plan, spec={"approves": None, "approvers": ["finance"], "on_expiry": "reject"})
-
-    def _wait(self, plan: StepPlan, *_: Any) -> StepPlan:
-        return replace(plan, spec={"for": self.rolled.choice((0, 1))})
-
-    def _map(self, plan: StepPlan, known: list[str], _: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
-        rolled = self.rolled
-        over: Any = [rolled.randrange(10) for _ in range(rolled.randrange(4))]
-        if rolled.random() < 0.3:
-            over = "${ input.list }" if not known else f"${{ steps.{rolled.choice(known)}.output.list }}"
-        inside = ("index % 2 == 0", "item == null || item < 5", *frame)
-        spec = {
-            "over": over,
-            "as": "thing",
-            "max_concurrency": rolled.choice((0, 0, 1, 2)),
-            "on_failure": rolled.choice(("collect_all", "collect_all", "fail_fast", {"quorum": rolled.randint(1, 3)})),
-            "collect": self._maybe(0.2, "${ index }"),
-            "max_items": 20,
-        }
-        return replace(plan, spec=spec, body=Body(*self.graph(rolled.randint(1, 4), depth + 1, inside)))
-
-    def _loop(self, plan: StepPlan, _: Any, __: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
-        rolled, turns = self.rolled, self.rolled.randint(1, 3)
-        inside = ("loop.iteration < 2", "loop.iteration == 2 || loop.previous == null", *frame)
-        body = Body(*self.graph(rolled.randint(1, 3), depth + 1, inside))
-        after = f"loop.iteration >= {rolled.choice((1, 1, 2, 3))}"
-        spec = {"until": after, "max_iterations": turns, "collect": self._maybe(0.2, "${ loop.iteration }")}
-        return replace(plan, spec=spec, body=body)
-
-
-def _call(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"tool": "behave", "with": dict(arguments), "cost": 0, "compensate": None, "reconcile": None}

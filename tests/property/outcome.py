@@ -16,14 +16,18 @@ from shared import values
 from shared.runtime.scopes import container_of, enclosing, graph_at, order_at, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from family import Member
 
     from shared.ledger.records import Step
     from shared.manifest import Manifest, StepPlan
     from shared.ports import Blobs
     from shared.runtime.journal import Snapshot
 
-CONTAINERS = {"map", "loop", "item"}
+CONTAINERS = {"map", "loop", "item", "sub_workflow"}
+VOLATILE = {"at", "error", "run"}
+"""Fields of outputs in which two runs differ: times, run ids, and whose failure came first."""
 
 
 class Stuck(AssertionError):
@@ -46,17 +50,32 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """A run at its end: its state, its steps by path, the scopes (path prefixes) in which timing decided."""
+    """A run at its end: its state, its steps by path, the scopes (path prefixes) in which timing decided.
+
+    Child runs are in it as well, each with a row of its own, whose path ends with ``>``.
+    """
 
     state: str
     rows: Mapping[str, Row]
     racy: tuple[str, ...] = ()
 
 
-def result_of(manifest: Manifest, seen: Snapshot, blobs: Blobs) -> Result:
-    """Return what the records say."""
-    rows = {step.path: _row(step, blobs) for step in seen.steps()}
-    return Result(seen.head.state, rows, tuple(_racy(manifest, seen)))
+def result_of(members: Iterable[Member], blobs: Blobs) -> Result:
+    """Return what the records of a family of runs say; the first one is the run itself."""
+    rows: dict[str, Row] = {}
+    racy: list[str] = []
+    states: list[str] = []
+    for member in members:
+        states.append(member.head.state)
+        rows |= {member.here(step.path): _row(step, blobs) for step in member.steps()}
+        racy += [member.here(prefix) for prefix in _racy(member.manifest, member.records)]
+        if member.prefix and not member.records.run.part:
+            rows[member.prefix] = _state(member.head.state)
+    return Result(states[0], rows, tuple(racy))
+
+
+def _state(state: str) -> Row:
+    return Row(state, True, 1, None, None, "", "", "")  # noqa: FBT003 - settled
 
 
 def _row(step: Step, blobs: Blobs) -> Row:
@@ -64,6 +83,8 @@ def _row(step: Step, blobs: Blobs) -> Row:
     inner = step.type in CONTAINERS
     status = "failed" if inner and step.status == "timed_out" else step.status
     failure = "" if inner or step.failure is None else f"{step.failure.error_class}: {step.failure.message}"
+    # Who sees that a wait is over, the engine or the handler, is no meaning either.
+    failure = "timeout" if step.type == "wait" and failure.startswith("timeout") else failure
     # How many edges were active when a join had become impossible, and how many an engine names, is no meaning.
     reason = re.sub(r"^\d+ of (\d+) needed", r"some of \1 needed", step.reason or "")
     output = json.dumps(_plain(values.load(step.output, blobs)), sort_keys=True)
@@ -72,12 +93,12 @@ def _row(step: Step, blobs: Blobs) -> Row:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items() if key not in {"at", "error"}}
+        return {key: _plain(inner) for key, inner in value.items() if key not in VOLATILE}
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _racy(manifest: Manifest, seen: Snapshot) -> Iterator[str]:
-    if seen.head.ended != "completed" and not sequential(manifest.steps, manifest.order):
+    if seen.head.ended not in {None, "completed"} and not _one_by_one(manifest.steps, manifest.order):
         yield ""
     for step in seen.steps():
         scope = f"{step.path}/"
@@ -92,6 +113,13 @@ def _racy(manifest: Manifest, seen: Snapshot) -> Iterator[str]:
 def sequential(steps: Mapping[str, StepPlan], order: tuple[str, ...]) -> bool:
     """Tell whether every step but the first needs the one before it."""
     return all(steps[b].join == "all" and a in {edge.source for edge in steps[b].needs} for a, b in pairwise(order))
+
+
+def _one_by_one(steps: Mapping[str, StepPlan], order: tuple[str, ...]) -> bool:
+    """Tell whether never two steps are under way at once, in the bodies of maps and loops neither."""
+    bodies = [(steps[name], steps[name].body) for name in order]
+    inside = all(_one_by_one(body.steps, body.order) for _, body in bodies if body)
+    return sequential(steps, order) and inside and all(plan.spec.get("max_concurrency", 1) == 1 for plan, _ in bodies)
 
 
 def differences(one: Result, other: Result) -> list[str]:

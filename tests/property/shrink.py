@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from graphs import linked
+from graphs import child, children_of, linked
 
 from shared.manifest import Body, Edge, Manifest, Retry, StepPlan
 
@@ -103,10 +103,10 @@ def _tidy(plans: list[StepPlan], order: tuple[str, ...]) -> Body:
 
 
 def _simpler(plan: StepPlan) -> Iterator[StepPlan]:
-    if plan.body or plan.type in {"human_gate", "wait", "transform"}:
+    if plan.body or plan.type in {"human_gate", "wait", "transform", "agent", "sub_workflow"}:
         call = {"tool": "behave", "with": {"seed": 1, "chance": 0.0}, "compensate": None, "reconcile": None}
-        yield replace(plan, type="tool", body=None, spec=call, timeout=60.0)
-    plainest = {"when": None, "fallback": None, "retry": Retry(0), "join": "all", "optional": False}
+        yield replace(plan, type="tool", body=None, spec=call, timeout=60.0, output=None)
+    plainest = {"when": None, "fallback": None, "retry": Retry(0), "join": "all", "optional": False, "merge": "by_step"}
     for name, value in plainest.items():
         if getattr(plan, name) != value:
             yield replace(plan, **{name: value})
@@ -118,8 +118,9 @@ def _simpler(plan: StepPlan) -> Iterator[StepPlan]:
 
 def text(manifest: Manifest) -> str:
     """Return the manifest much as its workflow file would look."""
-    graph = _shown(Body(manifest.steps, manifest.order))
-    return yaml.safe_dump({"workflow": manifest.workflow, "steps": graph}, sort_keys=False, width=120)
+    below = [child(name) for name in dict.fromkeys(children_of(manifest))]
+    shown = [{"workflow": one.workflow, "steps": _shown(Body(one.steps, one.order))} for one in (manifest, *below)]
+    return "---\n".join(yaml.safe_dump(one, sort_keys=False, width=120) for one in shown)
 
 
 def _shown(graph: Body) -> dict[str, Any]:

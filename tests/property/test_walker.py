@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from comparison import compare_all, explain, interpreter_and_walker, kinds_of
-from graphs import make
+from comparison import compare_all, explain, graph_of, interpreter_and_walker, kinds_of
 
 GRAPHS, CHUNK = 200, 40
 ALL_KINDS = {
-    *("tool", "transform", "router", "human_gate", "map", "loop", "wait"),
+    *("tool", "agent", "transform", "router", "human_gate", "map", "loop", "wait", "sub_workflow", "event"),
     *("join all", "join any", "join quorum", "when", "fallback", "optional", "conditional edge"),
+    *("reversible", "irreversible", "router rules", "router llm", "router score", "600 steps"),
+    *("merge shallow", "merge deep", "merge list", "merge first"),
+    *("expiry reject", "expiry approve", "expiry fail", "expiry pause"),
+    *("map collect_all", "map fail_fast", "map quorum"),
+    *("map all at once", "map 1 at once", "map 2 at once", "map 3 at once"),
 }
 
 
@@ -22,5 +26,5 @@ def test_interpreter_and_walker_agree(first):
 
 
 def test_the_graphs_have_everything_in_them():
-    kinds = set().union(*(kinds_of(make(seed)) for seed in range(300)))
+    kinds = set().union(*(kinds_of(graph_of(seed)) for seed in range(300)))
     assert kinds == ALL_KINDS

@@ -1,0 +1,103 @@
+"""A run and the child runs below it, as one thing to look at: paths of a child stand behind its step's and ``>``.
+
+A part of a map or a loop is no child in that sense: its items belong to the whole, and so do their paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from graphs import child
+
+from shared.compiler import compile_manifest
+from shared.runtime.host import Definitions, Published
+from shared.runtime.journal import Journal
+from shared.runtime.scopes import range_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.compiler import Unit
+    from shared.ledger.records import Event, Step
+    from shared.manifest import Manifest
+    from shared.runtime.host import Host
+    from shared.runtime.journal import Snapshot
+
+unit_of = lru_cache(maxsize=64)(lambda name: compile_manifest(child(name)))
+
+
+class Generated(Definitions):
+    """The workflow at hand, and all that it can run, made from their names."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._root = unit
+
+    def unit(self, workflow: str) -> Unit:
+        """Return a workflow with its machine."""
+        return self._root if workflow == self._root.manifest.workflow else unit_of(workflow)
+
+    def manifest(self, workflow: str, version: int) -> Manifest:
+        return self.published(workflow, version).manifest
+
+    def published(self, workflow: str, version: int | None = None) -> Published:
+        manifest = self.unit(workflow).manifest
+        return Published(workflow, version or 1, manifest.hash, f"machine:{workflow}:1", manifest)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of the family: what stands before its paths, its journal, its records, its definition."""
+
+    prefix: str
+    journal: Journal
+    records: Snapshot
+    manifest: Manifest
+
+    @property
+    def head(self):
+        return self.records.head
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the records of steps; not those by which a map or a loop is split into parts."""
+        return (step for step in self.records.steps() if step.type != "part" and step.path != self.whole)
+
+    def events(self) -> list[Event]:
+        """Return the log, without what a part says of the map or loop that it belongs to."""
+        return [event for event in self.journal.events() if event.path != self.whole or not self.whole]
+
+    @property
+    def whole(self) -> str:
+        """The map or loop that this run is a part of; empty for any other run."""
+        part = self.records.run.part
+        return range_of(part)[0] if part else ""
+
+    def here(self, path: str) -> str:
+        """Return what the whole family calls a path of this run."""
+        return f"{self.prefix}{path}"
+
+
+def family(host: Host, journal: Journal, prefix: str = "") -> Iterator[Member]:
+    """Yield a run and all runs below it, as they are now; of a step's runs the last one."""
+    seen = journal.read_all()
+    run = seen.run
+    yield Member(prefix, journal, seen, host.definitions.manifest(run.workflow, run.version))
+    for step in seen.steps():
+        if step.child:
+            below = Journal(host.store, host.clock, run.tenant, step.child)
+            yield from family(host, below, prefix if step.type == "part" else f"{prefix}{step.path}>")
+
+
+def settled(members: Iterator[Member]) -> frozenset[str]:
+    """Return what has settled in a family: steps, and child runs that have ended."""
+    found: set[str] = set()
+    for member in members:
+        found |= {member.here(step.path) for step in member.steps() if step.settled}
+        found |= {member.prefix} if member.prefix and member.head.ended and not member.records.run.part else set()
+    return frozenset(found)
+
+
+def renamed(unit: Unit, workflow: str) -> Unit:
+    """Return the unit under another workflow's name."""
+    return replace(unit, manifest=replace(unit.manifest, workflow=workflow))

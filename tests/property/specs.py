@@ -1,0 +1,166 @@
+"""What random steps do, type by type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shared.manifest import Body, StepPlan
+
+if TYPE_CHECKING:
+    import itertools
+    from collections.abc import Mapping
+    from random import Random
+
+MODELS = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5")
+REPLY = {"type": "object", "required": ["v"], "properties": {"v": {"type": "integer"}}}
+SOON = 20_000.0
+"""Seconds to decide at a gate, or for an event to come, where nobody does or none comes. No engine's clock gets there
+by itself, also the hurried ones: who plays the people says when the time is over."""
+
+
+@dataclass(frozen=True)
+class Specs:
+    """Fills in the specs. ``calm`` graphs have no trouble in them.
+
+    ``prefix`` begins the ids of steps, ``family`` the names of the workflows that this one runs.
+    """
+
+    seed: int
+    rolled: Random
+    numbers: itertools.count[int]
+    calm: bool
+    family: str = ""
+    prefix: str = "s"
+
+    def graph(self, n: int, depth: int, frame: tuple[str, ...]) -> tuple[dict[str, StepPlan], tuple[str, ...]]:
+        raise NotImplementedError
+
+    def _maybe(self, chance: float, text: str) -> str | None:
+        return text if self.rolled.random() < chance else None
+
+    def condition(self, sources: list[str], frame: tuple[str, ...]) -> str:
+        """Return a condition over one of the sources, of what the body is in, or of the input."""
+        rolled, limit = self.rolled, self.rolled.randrange(2, 9)
+        choices = [f"input.n < {limit}", *frame]
+        for source in sources:
+            value = f"steps.{source}.output"
+            choices += [f"{value} == null || !has({value}.v) || {value}.v < {limit}"] * 2
+        return rolled.choice(choices)
+
+    def arguments(self, known: list[str], frame: tuple[str, ...]) -> dict[str, Any]:
+        chance = 0.0 if self.calm else self.rolled.choice((0.0, 0.0, 0.0, 0.3, 1.0))
+        data = {"seed": self.rolled.randrange(10**6), "chance": chance}
+        gives = {source: f"${{ steps.{source}.status }}" for source in known}
+        return data | {"from": gives | ({"frame": f"${{ {frame[0]} }}"} if frame else {})}
+
+    def template(self, plan: StepPlan) -> StepPlan:
+        """Return the step that stands in for ``plan`` when it fails; it may fail as well."""
+        name = plan.fallback or ""
+        kind = self.rolled.choice(("tool", "tool", "tool", "transform", "agent"))
+        return getattr(self, f"_{kind}")(StepPlan(name, kind), [], [], 0, ())
+
+    # --- by type ---------------------------------------------------------------------------------------------------
+
+    def _tool(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
+        spec = call(self.arguments(known, frame))
+        if known and self.rolled.random() < 0.15:
+            spec["with"]["from"] = "${ inputs }"
+            plan = replace(plan, merge=self.rolled.choice(("by_step", "shallow", "deep", "list", "first")))
+        if plan.retry.max_retries < 2 and self.rolled.random() < 0.15:
+            undo = {
+                "seed": 1,
+                "chance": 0.0,
+                "from": [f"${{ steps.{plan.id}.output }}", *(f"${{ {f} }}" for f in frame)],
+            }
+            return replace(plan, risk="reversible", spec={**spec, "compensate": {"tool": "behave", "with": undo}})
+        return replace(plan, spec=spec)
+
+    def _agent(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
+        return replace(plan, spec=self._model(known, frame), output=REPLY)
+
+    def _model(self, known: list[str], frame: tuple[str, ...]) -> dict[str, Any]:
+        """Return what a step needs to ask a model: whose turn it is decides how it answers."""
+        chance = 0.0 if self.calm else self.rolled.choice((0.0, 0.0, 0.3, 1.0))
+        says = [f"${{ steps.{source}.status }}" for source in known] + [f"${{ {one} }}" for one in frame[:1]]
+        prompt = f"{self.rolled.randrange(10**6)} {chance} {' '.join(says)}"
+        chain = list(MODELS[: self.rolled.randint(1, len(MODELS))])
+        return {"model": chain, "prompt": prompt, "portable": self.rolled.random() < 0.8, "max_tokens": 100}
+
+    def _transform(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
+        wrong = "${ input.nowhere }" if not self.calm and self.rolled.random() < 0.2 else "${ input.n }"
+        values = {source: f"${{ steps.{source}.status }}" for source in known}
+        values |= {"frame": f"${{ {frame[0]} }}"} if frame else {}
+        return replace(plan, spec={"set": {"v": wrong, "list": "${ input.list }", "from": values}})
+
+    def _router(self, plan: StepPlan, known: list[str], to: list[str], _: int, frame: tuple[str, ...]) -> StepPlan:
+        chosen = self.rolled.sample(to, self.rolled.randint(1, len(to)))
+        strategy = self.rolled.choice(("rules", "rules", "rules", "llm", "score"))
+        spec = getattr(self, f"_by_{strategy}")(chosen, known, frame)
+        return replace(plan, spec={"strategy": strategy, "default": self.rolled.choice(to), **spec})
+
+    def _by_rules(self, to: list[str], known: list[str], frame: tuple[str, ...]) -> dict[str, Any]:
+        routes = [{"to": target, "when": self.condition(known, frame)} for target in to]
+        if not self.calm and self.rolled.random() < 0.1:
+            routes[0] = {**routes[0], "when": "input.nowhere == 1"}
+        return {"routes": routes}
+
+    def _by_llm(self, to: list[str], known: list[str], frame: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            **self._model(known, frame),
+            "routes": [{"to": target, "description": f"go to {target}"} for target in to],
+        }
+
+    def _by_score(self, to: list[str], known: list[str], _: tuple[str, ...]) -> dict[str, Any]:
+        value = f"steps.{self.rolled.choice(known)}.output" if known else "input"
+        score = f"has({value}.v) ? {value}.v : 1" if known else "input.n"
+        wrong = not self.calm and self.rolled.random() < 0.1
+        routes = [{"to": target, "above": self.rolled.randrange(10)} for target in to]
+        return {"value": "input.nowhere" if wrong else score, "routes": routes}
+
+    def _human_gate(self, plan: StepPlan, _: Any, __: Any, ___: int, ____: Any) -> StepPlan:
+        rule = self.rolled.choice(("reject", "approve", "fail", "pause"))
+        soon = not self.calm and self.rolled.random() < 0.2
+        spec = {"approves": None, "approvers": ["finance"], "on_expiry": rule}
+        return replace(plan, spec=spec, timeout=SOON if soon else plan.timeout)
+
+    def _wait(self, plan: StepPlan, *_: Any) -> StepPlan:
+        if self.rolled.random() < 0.4:
+            return replace(plan, spec={"for": self.rolled.choice((0, 1))})
+        match = self.rolled.choice((None, "event.n > 2"))
+        event = {"name": f"e{plan.id}", "match": match, "timeout": SOON}
+        return replace(plan, spec={"event": event}, timeout=SOON)
+
+    def _sub_workflow(self, plan: StepPlan, *_: Any) -> StepPlan:
+        name = f"{self.family}x{next(self.numbers)}"
+        given = {"n": "${ input.n }", "list": "${ input.list }"}
+        return replace(plan, spec={"workflow": name, "version": None, "with": given})
+
+    def _map(self, plan: StepPlan, known: list[str], _: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
+        rolled = self.rolled
+        over: Any = [rolled.randrange(10) for _ in range(rolled.randrange(4))]
+        if rolled.random() < 0.3:
+            over = "${ input.list }" if not known else f"${{ steps.{rolled.choice(known)}.output.list }}"
+        inside = ("index % 2 == 0", "item == null || item < 5", *frame)
+        spec = {
+            "over": over,
+            "as": "thing",
+            "max_concurrency": rolled.choice((0, 0, 1, 2, 3)),
+            "on_failure": rolled.choice(("collect_all", "collect_all", "fail_fast", {"quorum": rolled.randint(1, 3)})),
+            "collect": self._maybe(0.2, "${ index }"),
+            "max_items": 20,
+        }
+        return replace(plan, spec=spec, body=Body(*self.graph(rolled.randint(1, 4), depth + 1, inside)))
+
+    def _loop(self, plan: StepPlan, _: Any, __: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
+        rolled, turns = self.rolled, self.rolled.randint(1, 3)
+        inside = ("loop.iteration < 2", "loop.iteration == 2 || loop.previous == null", *frame)
+        body = Body(*self.graph(rolled.randint(1, 3), depth + 1, inside))
+        after = f"loop.iteration >= {rolled.choice((1, 1, 2, 3))}"
+        spec = {"until": after, "max_iterations": turns, "collect": self._maybe(0.2, "${ loop.iteration }")}
+        return replace(plan, spec=spec, body=body)
+
+
+def call(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec of a tool that behaves as its arguments say."""
+    return {"tool": "behave", "with": dict(arguments), "cost": 0, "compensate": None, "reconcile": None}
