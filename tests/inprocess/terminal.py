@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 CTRL_C, CTRL_D = "\x03", "\x04"
+PRESSES = 10
 
 
 class Terminal:
@@ -47,6 +48,22 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type."""
         os.write(self._fd, text.encode())
+
+    def press(self, key: str, text: str) -> None:
+        """Press a key until ``text`` is shown.
+
+        A signal that comes after Python has looked for one and before ``input`` waits in the kernel wakes nobody; a
+        person presses Ctrl-C again then.
+        """
+        for _ in range(PRESSES):
+            self.type(key)
+            end = time.monotonic() + PATIENCE / PRESSES
+            while text not in self.shown and select.select([self._fd], [], [], max(0, end - time.monotonic()))[0]:
+                if not self._more(end + PATIENCE):
+                    break
+            if text in self.shown:
+                return
+        self.expect(text)
 
     def answer(self, question: str, text: str) -> None:
         """Wait for a question and answer it with a line."""
