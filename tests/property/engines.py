@@ -379,6 +379,8 @@ def _done(world: World) -> frozenset[str]:
 def _wait_for(world: World, hold: Hold) -> list[str]:
     """Wait until the other steps have settled; return those that do not."""
     deadline = time.monotonic() + hold.patience
+    while not world.run:
+        time.sleep(0.001)  # the first step may be called before its run's id has come back
     while (missing := hold.others - _done(world)) and time.monotonic() < deadline:
         time.sleep(0.003)
     return sorted(missing)
