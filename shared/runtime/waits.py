@@ -20,7 +20,7 @@ from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, check_open, record_failure, result, skipped
 
 if TYPE_CHECKING:
-    from shared.manifest import StepPlan
+    from shared.manifest import Manifest, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal
     from shared.runtime.task import Task
@@ -178,10 +178,9 @@ def deliver(host: Host, task: Task, arrival: Arrival) -> bool:
     """
     journal, manifest = host.journal(task), host.manifest(task)
     kept = Kept(id=arrival.id, name=arrival.name, data=values.canonical(arrival.data).decode(), at=host.clock.now())
-    plans = {step.path: plan_of(manifest, step.path) for step in journal.read_all().steps() if step.type == "wait"}
 
     def decide(seen: Snapshot) -> Change[Step | None]:
-        return _arrive(seen, kept, plans, host.clock.now())
+        return _arrive(seen, kept, manifest, host.clock.now())
 
     step, after = journal.transact(journal.read_all(), decide)
     if step is None:
@@ -193,7 +192,7 @@ def deliver(host: Host, task: Task, arrival: Arrival) -> bool:
     return True
 
 
-def _arrive(seen: Snapshot, kept: Kept, plans: dict[str, StepPlan], now: int) -> Change[Step | None]:
+def _arrive(seen: Snapshot, kept: Kept, manifest: Manifest, now: int) -> Change[Step | None]:
     if seen.head.ended or seen.head.unwinding:
         raise Conflict(f"The run is {seen.head.ended or seen.head.unwinding}; it takes no events.", code="run_ended")
     known = next((one for one in seen.kept() if one.id == kept.id), None)
@@ -202,7 +201,8 @@ def _arrive(seen: Snapshot, kept: Kept, plans: dict[str, StepPlan], now: int) ->
     note = Note("event_received", None, None, {"name": kept.name, "id": kept.id})
     for park in seen.parks():
         step = seen.step(park.path)
-        if park.kind == "event" and step and not step.settled and not step.failure and matches(plans[park.path], kept):
+        waits = park.kind == "event" and step is not None and not step.settled and not step.failure
+        if waits and step and matches(plan_of(manifest, park.path), kept):
             change = _completed(seen, step, kept, now)
             return Change(change.result, change.records, (note, *change.notes))
     return Change(None, (kept,), (note,))

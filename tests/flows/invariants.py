@@ -41,7 +41,10 @@ def check(world: World) -> None:
 
 
 def _unresolved(step: Step) -> bool:
-    """Tell whether somebody still has to say how the step goes on, or its child has to end."""
+    """Tell whether somebody still has to say how the step goes on or what it did, or its child has to end."""
+    doubtful = step.failure and step.failure.uncertain and step.call and step.call.risk != "read"
+    if doubtful and step.status not in {"skipped", "completed", "compensated"}:
+        return True
     if step.settled:
         return False
     return step.status in {"paused", "unknown"} or (step.status == "waiting" and step.child is not None)

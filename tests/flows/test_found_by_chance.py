@@ -14,6 +14,7 @@ from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure
 from shared.manifest import Edge
 from shared.runtime.parking import Order, resume_step
+from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.waits import Arrival, deliver
 from shared.testing import FakeModels, FakeTools, FixedDefinitions
 
@@ -110,4 +111,21 @@ def test_who_waits_again_for_an_event_has_its_whole_time_again():
     assert w.records.step("w8").due == w.clock.now() + 60_000
     deliver(w.steps, task(w, ""), Arrival("e1", "paid", {"n": 1}))
     assert run.go().status == "SUCCEEDED"
+    check(w)
+
+
+def test_an_event_can_come_while_its_wait_is_only_just_registered():
+    w = world(tool("a"), waiting_for())
+    run = []
+
+    def meanwhile(writes):
+        # The wait registers between what the event's delivery has read and what it writes.
+        if any(one.key.sk == "KEPT#e1" for one in writes) and not run:
+            run.append(None)
+            run.append(w.execution())
+
+    w.run, _ = start_run(w.steps, w.steps.definitions.published("w"), StartRequest("acme", "alex", "api", {}, None))
+    w.store.before_commit = meanwhile
+    assert deliver(w.steps, task(w, ""), Arrival("e1", "paid", {"n": 1}))
+    assert run[1].go().status == "SUCCEEDED"
     check(w)

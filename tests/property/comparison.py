@@ -34,10 +34,17 @@ if TYPE_CHECKING:
 
 def interpreter_and_walker(unit: Unit, seed: int, hold: Hold | None) -> Result:
     """Be the engine of the quick comparison: the compiled machine on the walker, which must not wait needlessly."""
+    result = engines.walk(unit, seed)
     if hold:
-        waits = hold.others - settled_for_sure(engines.walk(unit, seed, held=hold.path))
-        assert not waits, f"while {hold.path} does not return, these wait without need: {sorted(waits)}"
-    return engines.walk(unit, seed)
+        there = settled_for_sure(engines.walk(unit, seed, held=hold.path))
+        assert not hold.others - there, _needless(hold.path, hold.others - there)
+        here = (there & settled_for_sure(result)) - hold.others
+        assert not here, f"on the interpreter, {_needless(hold.path, here)}"
+    return result
+
+
+def _needless(held: str, waiting: Iterable[str]) -> str:
+    return f"while {held} does not return, these wait without need: {sorted(waiting)}"
 
 
 def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
@@ -51,7 +58,7 @@ def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
     path = dice("hold", seed).choice(callers)
     parked = settled_for_sure(engines.interpret(unit, seed, held=path))
     late = {other for other in sure - parked if not after(unit.manifest, path, other)}
-    assert not late, f"while {path} does not return, these wait without need: {sorted(late)}"
+    assert not late, _needless(path, late)
     return Hold(path, parked & sure, engines.patience(unit.manifest) / 3)
 
 

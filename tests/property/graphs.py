@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from random import Random
 
 BUDGET = Limits(usd=10**12, tokens=10**9, steps=10**6)
-ENVELOPE = Limits(usd=10**10, tokens=10**7, steps=10**4)
-"""What a child run carves out of its parent's budget; there is enough for all of them."""
+ENVELOPES = (BUDGET, Limits(usd=10**10, tokens=10**7, steps=10**4), Limits(usd=10**8, tokens=10**5, steps=300))
+"""What a run, its children and theirs may use: there is enough for all that can be under way at once."""
 INPUT = {"type": "object"}
 LONG = 30 * 86_400.0
 DEEPEST = 2
@@ -75,7 +75,9 @@ def child(name: str) -> Manifest:
     maker = Maker(0, rolled, itertools.count(1), calm=rolled.random() < 0.4, family=name, prefix=f"{name}s")
     steps, order = maker.graph(rolled.choice(SIZES), DEEPEST - 1, ())
     wanted = {"required": ["nowhere"]} if not maker.calm and rolled.random() < 0.05 else {}
-    return Manifest(name, "", INPUT | wanted, ENVELOPE, steps, order, max_parallel=1000, on_error=maker.default)
+    return Manifest(
+        name, "", INPUT | wanted, ENVELOPES[name.count("x")], steps, order, max_parallel=1000, on_error=maker.default
+    )
 
 
 def children_of(manifest: Manifest) -> Iterator[str]:
