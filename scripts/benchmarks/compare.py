@@ -49,7 +49,7 @@ def _engine(name: str) -> Any:
     if name == "walker":
         return _of_tests("comparison").interpreter_and_walker
     if name == "moto":
-        return _OPEN.enter_context(_of_tests("engines").on_moto()).run
+        return _OPEN.enter_context(_of_tests("moto_engine").on_moto()).run
     folder = Path(tempfile.mkdtemp(prefix="signalbox-compare-"))
     return _OPEN.enter_context(_of_tests("cloud").on_cloud(folder)).run
 

@@ -13,7 +13,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "flows")]
 
 @pytest.fixture(scope="module")
 def moto():
-    from engines import on_moto  # noqa: PLC0415 - its parser takes a second to import
+    from moto_engine import on_moto  # noqa: PLC0415 - its parser takes a second to import
 
     with on_moto() as engine:
         yield engine

@@ -13,7 +13,7 @@ import pytest
 from comparison import compare_all, explain
 
 if TYPE_CHECKING:
-    from engines import Moto
+    from moto_engine import Moto
 
 GRAPHS = 300
 CHUNK = 10

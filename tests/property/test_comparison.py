@@ -7,8 +7,9 @@ from dataclasses import replace
 import engines
 import pytest
 from comparison import compare, explain, holding
-from engines import Hold, on_moto
+from engines import Hold
 from graphs import BUDGET, INPUT, linked, make
+from moto_engine import on_moto
 from outcome import differences
 from shrink import shrink
 
