@@ -117,7 +117,9 @@ class EngineStack(Stack):
         own = {"unwind_machine": self.grants.unwind_machine}
         control = self._function("control", ControlEnvironment, "settles steps and decides after failures", 60, **own)
         self.grants.write(control, data.runs).read(control, data.definitions).write_blobs(control, data.blobs)
-        self.grants.answer_tasks(control).start(control, self.grants.unwind_machine)
+        # Children run on machines of their own workflow, parts on those of the whole's.
+        self.grants.answer_tasks(control).start(control, self.grants.machines)
+        self.grants.start(control, self.grants.unwind_machine)
         return control
 
     def _gate(self) -> Function:
@@ -143,8 +145,9 @@ class EngineStack(Stack):
         data = self.data
         own = {"unwind_machine": self.grants.unwind_machine}
         finalise = self._function("finalise", FinaliseEnvironment, "compares ended executions with runs", 60, **own)
-        self.grants.write(finalise, data.runs).read(finalise, data.definitions)
-        self.grants.start(finalise, self.grants.unwind_machine)
+        # A child whose execution has ended answers its parent.
+        self.grants.write(finalise, data.runs).read(finalise, data.definitions).write_blobs(finalise, data.blobs)
+        self.grants.answer_tasks(finalise).start(finalise, self.grants.unwind_machine)
         self._ended_rule().add_target(
             targets.LambdaFunction(finalise.function, dead_letter_queue=self.dead_letters, retry_attempts=20),
         )

@@ -82,7 +82,7 @@ def parts(step: str) -> str:
 
 def part(step: str) -> str:
     """Name the task that has a child execution run one part."""
-    return f"{step} · part"
+    return _short(f"{step} · part", MAX_STEP_ID)
 
 
 def again(step: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from shared.asl.split import UNLIMITED, rounds
+from shared.asl.split import UNLIMITED
 from shared.graph.chains import chains
 from shared.graph.dag import Graph, bits
 from shared.manifest import Body, StepPlan
@@ -74,7 +74,8 @@ class _Slots:
             return int(calls(plan))
         together = 1
         if plan.type == "map":
-            together = min(rounds(plan), int(plan.spec["max_concurrency"]) or UNLIMITED)
+            limit = int(plan.spec["max_concurrency"]) or UNLIMITED
+            together = min(limit, plan.spec.get("max_items") or limit)
         return together * self._inside(plan).width()
 
     def weights(self) -> list[int]:

@@ -16,7 +16,7 @@ from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import FALLBACK, closed, container_of, fail_item, graph_at, range_of, root_scope
+from shared.runtime.scopes import FALLBACK, closed, container_of, fail_item, graph_at, is_part_of, range_of, root_scope
 from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
 from shared.runtime.unwinding import close_scope, stop_parts
@@ -50,8 +50,10 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     plan = plan_of(manifest, path)
     stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
     whole = _fails_whole(manifest, task.scope)
-    visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
     seen = journal.read({*host.keys(task, plan), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
+    if is_part_of(seen.run, path):  # what follows its failure is for the whole to decide
+        plan, stand_in = replace(plan, on_error="fail", fallback=None), None
+    visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
     if _child_goes_on(host, task, seen, unwind_machine):
         return act("recheck", CHILD_PAUSE)
     action, after = journal.transact(seen, lambda again: decide(again, visit))
@@ -134,7 +136,8 @@ class Case:
     @property
     def beside(self) -> Step | None:
         """The step's fallback, if it has begun."""
-        return next(iter(self.others), None) or self.seen.step(f"{self.step.path}{FALLBACK}")
+        found = next(iter(self.others), None) or self.seen.step(f"{self.step.path}{FALLBACK}")
+        return None if found and found.status == "ready" else found
 
     def noted(self, note: Note) -> Case:
         """Return the case with one more event."""
@@ -343,4 +346,7 @@ def _pause(case: Case, visit: Visit, reason: str) -> Change[Action]:
 
 def _remember(case: Case, visit: Visit, action: Action) -> Change[Action]:
     step = replace(case.step, cascade=visit.id, action=action)
+    ready = case.seen.step(f"{step.path}{FALLBACK}")
+    if ready and ready.slot and action["action"] != "fallback":
+        case = replace(case, others=(*case.others, replace(ready, status="cancelled")))  # its slot is free by that
     return Change(action, (case.head, step, *case.others), case.notes)

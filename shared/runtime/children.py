@@ -22,7 +22,7 @@ from shared.runtime.envelopes import envelope
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
-from shared.runtime.maps import sinks
+from shared.runtime.maps import items_of, sinks
 from shared.runtime.protocol import Outcome
 from shared.runtime.runs import NewRun, StartRequest
 from shared.runtime.scopes import is_part, range_of
@@ -203,12 +203,14 @@ def answer_parent(host: Host, tenant: str, child: str) -> None:
 
 def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
     """Return the failure with which a part of a map ends the whole map: its first one, where one is enough."""
-    if not ended.run.part or ended.head.ended != "completed":
+    if not ended.run.part:
         return None
     plan = plan_of(host.definitions.manifest(ended.run.workflow, ended.run.version), range_of(ended.run.part)[0])
     if plan.type != "map" or plan.spec["on_failure"] != "fail_fast":
         return None
-    items = _part_output(host, ended)["items"]
+    if ended.head.ended != "completed":
+        return Failure("permanent", f"Run {ended.run.id} has {ended.head.ended}: {ended.head.reason or ''}")
+    items = items_of(_part_output(host, ended))
     return next((Failure(**item["error"]) for item in items if item["status"] == "failed"), None)
 
 

@@ -49,14 +49,14 @@ def _scope(step: Step) -> str:
 def turn(host: Host, task: Task, decide: Next) -> Step:
     """Take the loop to its next iteration or its end, as ``decide`` says. Raises StepFailure after recording it."""
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
-    step = _turn(host, task, plan, journal, decide)
-    if step.settled:
+    seen = journal.read_all()
+    step = _turn(host, task, plan, journal, seen, decide)
+    if step.settled and not is_part_of(seen.run, task.path):
         settle(host, task, step)
     return step
 
 
-def _turn(host: Host, task: Task, plan: StepPlan, journal: Journal, decide: Next) -> Step:
-    seen = journal.read_all()
+def _turn(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot, decide: Next) -> Step:
     known = seen.step(task.path)
     if known and known.settled:
         return known

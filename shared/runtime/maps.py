@@ -19,6 +19,8 @@ from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shared.manifest import Split, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal
@@ -43,7 +45,7 @@ def enter(host: Host, task: Task, *, split: bool) -> Step:
     step = seen.step(task.path)
     if step is None or not (step.settled or step.arguments):
         step = _enter(host, task, plan, journal, seen, split=split)
-    if step.settled:
+    if step.settled and not is_part_of(seen.run, task.path):
         settle(host, task, step)
     return step
 
@@ -107,7 +109,8 @@ def collect_map(host: Host, task: Task) -> dict[str, Any]:
     step = seen.step(task.path)
     if step is None or not step.settled:
         step = _collect(host, task, plan, journal, seen)
-    settle(host, task, step)
+    if not is_part_of(seen.run, task.path):
+        settle(host, task, step)
     return {"status": step.status, "route": ""}
 
 
@@ -115,14 +118,17 @@ def _collect(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Sna
     known = seen.step(task.path)
     if known is None or seen.head.unwinding or seen.head.ended:
         raise NotOpened(f"Map {task.path} is not collected: it was not entered, or the run is ending.")
+    apart = is_part_of(seen.run, task.path)
     try:
         items = results(host, task, plan, known, seen)
-        if not is_part_of(seen.run, task.path):  # whether too many have failed is for the whole to judge
+        if not apart:  # whether too many have failed is for the whole to judge
             check_policy(items, plan)
-        outcome = Outcome(output=values.store(_summary(items), host.blobs, task.tenant))
     except StepFailure as failure:
-        record_failure(host, task, plan, task.path, failure)
-        raise
+        if not apart:
+            record_failure(host, task, plan, task.path, failure)
+            raise
+        items = all_failed(numbers(host, known), protocol.failure_of(failure))
+    outcome = Outcome(output=values.store(_summary(items), host.blobs, task.tenant))
     now = host.clock.now()
     return journal.transact(seen, lambda again: protocol.settle_entered(known, outcome, now, again))[0]
 
@@ -147,12 +153,27 @@ def part_paths(host: Host, step: Step) -> list[str]:
 
 
 def _part_results(host: Host, path: str, part: Step | None) -> list[dict[str, Any]]:
-    if part and part.status == "completed":
-        return values.load(part.output, host.blobs)["items"]
     _, first, last = range_of(path)
-    failure = part.failure if part and part.status != "cancelled" else None
-    told = {"status": "failed", "error": asdict(failure)} if failure else {"status": "cancelled", "error": None}
-    return [{"index": number, "output": None, **told} for number in range(first, last + 1)]
+    if part and part.status == "completed":
+        told = items_of(values.load(part.output, host.blobs))
+        return told or all_failed(
+            range(first, last + 1), Failure("permanent", f"{path} does not say what became of it.")
+        )
+    if part and part.failure and part.status != "cancelled":
+        return all_failed(range(first, last + 1), part.failure)
+    return [
+        {"index": number, "status": "cancelled", "output": None, "error": None} for number in range(first, last + 1)
+    ]
+
+
+def items_of(output: Any) -> list[dict[str, Any]]:
+    """Return what a part of a map says of its items; nothing where a person gave it another output."""
+    return cast("dict[str, Any]", output).get("items") or [] if isinstance(output, dict) else []
+
+
+def all_failed(items: Iterable[int], failure: Failure) -> list[dict[str, Any]]:
+    """Return that all these items have failed, by one failure."""
+    return [{"index": number, "status": "failed", "output": None, "error": asdict(failure)} for number in items]
 
 
 def _result(host: Host, item: Task, number: int, plan: StepPlan, seen: Snapshot) -> dict[str, Any]:

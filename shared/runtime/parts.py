@@ -9,7 +9,7 @@ its parent has left, and takes more while there is more.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
 from shared.errors import PermanentFailure, failure_named
@@ -81,8 +81,9 @@ def _next_segment(host: Host, task: Task, plan: StepPlan, journal: Journal, seen
 
 def _told(host: Host, part: Step) -> dict[str, Any]:
     """Return what a part of a loop says of itself; one that ended early says why."""
-    if part.status == "completed":
-        return values.load(part.output, host.blobs)
+    told = values.load(part.output, host.blobs) if part.status == "completed" else None
+    if isinstance(told, dict) and "error" in told:
+        return cast("dict[str, Any]", told)
     failure = part.failure or Failure("permanent", f"Part {part.path} has {part.status}.")
     return {"error": {"error_class": failure.error_class, "message": failure.message}}
 
@@ -120,19 +121,12 @@ class _Part:
         if whole is None:
             raise NotOpened(f"Part {self._task.path} is not begun: {self._whole} was not entered.")
         if whole.failure or whole.settled:
-            return journal.transact(seen, self._cancelled)[0]
+            return journal.transact(seen, lambda again: cancel_part(again, self._task, self._host.clock.now()))[0]
         run = self._host.definitions.published(self._task.workflow, self._task.version)
         context = values.store(self._context(seen), self._host.blobs, self._task.tenant)
         record, now = self._record(whole), self._host.clock.now()
         birth = _PartBirth(self._task, self.plan, run, seen.run.input, now, context, record, whole.parts or _LOOP_SHARE)
         return journal.transact(seen, birth.decide)[0]
-
-    def _cancelled(self, seen: Snapshot) -> Change[Step]:
-        known = seen.step(self._task.path) or protocol.new_step(self.plan, self._task.path, self._task.epoch)
-        if known.settled or known.child:
-            return Change(known)
-        over = replace(known, status="cancelled", settled=True, ended=self._host.clock.now())
-        return Change(over, (over,), (Note("step_cancelled", over.path),))
 
     def _context(self, seen: Snapshot) -> dict[str, Any]:
         """Return what the body's expressions see of what stands around the map or loop."""
@@ -159,6 +153,15 @@ class _Part:
         return replace(fresh, arguments=values.store(items, self._host.blobs, self._task.tenant))
 
 
+def cancel_part(seen: Snapshot, task: Task, now: int) -> Change[Step]:
+    """Settle a part that has not begun, because its whole is over."""
+    known = seen.step(task.path) or protocol.new_step(part_plan(task.step), task.path, task.epoch)
+    if known.settled or known.child:
+        return Change(known)
+    over = replace(known, status="cancelled", settled=True, ended=now)
+    return Change(over, (over,), (Note("step_cancelled", over.path),))
+
+
 @dataclass(frozen=True, slots=True)
 class _PartBirth(Birth):
     """The beginning of a part: a run of the same version with a share of its parent's envelope, one of ``shares``."""
@@ -166,6 +169,13 @@ class _PartBirth(Birth):
     context: values.Value
     record: Step
     shares: int
+
+    def decide(self, seen: Snapshot) -> Change[Step]:
+        """Create the part, unless the whole has ended meanwhile."""
+        whole = seen.step(self.record.path)
+        if whole and (whole.failure or whole.settled):
+            return cancel_part(seen, self.task, self.now)
+        return Birth.decide(self, seen)
 
     def limits(self, seen: Snapshot) -> Limits:
         """Return the part's share of what is left."""

@@ -13,7 +13,7 @@ from shared.ledger.records import Park, Step, revive
 from shared.runtime import protocol
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change
-from shared.runtime.scopes import FALLBACK
+from shared.runtime.scopes import FALLBACK, closed, frame_keys, range_of, scope_of
 
 if TYPE_CHECKING:
     from shared.manifest import Manifest
@@ -30,7 +30,7 @@ def give_slots(host: Host, task: Task) -> None:
     manifest, journal = host.manifest(task), host.journal(task)
     for park in _waiting(host, journal, manifest):
         path = park.path.removesuffix(SLOT)
-        seen = journal.read([park.sk, f"STEP#{path}"])
+        seen = journal.read(["RUN", park.sk, f"STEP#{path}", *frame_keys(scope_of(path.removesuffix(FALLBACK)))])
         fresh = protocol.new_step(plan_of(manifest, path.removesuffix(FALLBACK)), path, task.epoch)
         given, after = journal.transact(seen, lambda again, f=fresh, p=park: _give(again, f, p.path, manifest))
         if given is None:
@@ -54,16 +54,23 @@ def _rank(manifest: Manifest, park: Park) -> int:
 def _give(seen: Snapshot, fresh: Step, path: str, manifest: Manifest) -> Change[bool | None]:
     """Give one slot: True = this step has it, False = it needs none, None = there is none."""
     head, park, step = seen.head, seen.park(path), seen.step(fresh.path) or fresh
-    if park is None or head.ended or head.unwinding:
+    if head.ended or head.unwinding:
         return Change(None)
-    if park.answer or step.slot:
-        return Change(result=bool(step.slot))
-    if step.settled or step.open:
-        return Change(result=True)
-    if head.open + head.slots >= manifest.max_parallel:
+    if park is None or park.answer or step.slot:
+        return Change(result=step.slot)
+    if step.settled or step.open or closed(seen, scope_of(step.path.removesuffix(FALLBACK))):
+        return Change(_GIVEN, (replace(park, answer="over"),))  # it finds out for itself that nothing opens there
+    if head.open + head.slots >= _places(seen, manifest):
         return Change(None)
     ready = replace(step, slot=True, status="ready" if step is fresh else step.status)
     return Change(_GIVEN, (replace(head, slots=head.slots + 1), ready, replace(park, answer="given")))
+
+
+def _places(seen: Snapshot, manifest: Manifest) -> int:
+    """Return how many steps of the run may be at work at once: a part leaves as many to those that run beside it."""
+    part = seen.run.part
+    split = plan_of(manifest, range_of(part)[0]).split if part else None
+    return max(1, manifest.max_parallel // split.at_once) if split else manifest.max_parallel
 
 
 _GIVEN = True

@@ -189,10 +189,19 @@ def _cancelled_step(step: Step) -> Step:
 
 
 def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind_machine: str) -> bool:
-    """Ask the children of waiting sub-workflows under ``prefix`` to end. Returns whether one still goes on."""
+    """Ask the children of waiting sub-workflows and parts under ``prefix`` to end. Returns whether one still goes on.
+
+    A part ends as its whole does. Where that goes on after a failed map, what the part did stands.
+    """
+    apart = seen.head.unwinding or "stopped"
     alive = [step for step in seen.steps() if living(step) and step.path.startswith(prefix)]
     why = f"its parent run {seen.run.id} ends"
-    ended = [stop_child(host, seen.run.tenant, step.child or "", ending, why, unwind_machine) for step in alive]
+    ended = [
+        stop_child(
+            host, seen.run.tenant, step.child or "", apart if step.type == "part" else ending, why, unwind_machine
+        )
+        for step in alive
+    ]
     return not all(ended)
 
 
@@ -237,7 +246,7 @@ def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_
     ending, reason = seen.head.unwinding or "failed", f"the run {seen.run.id} that it is a part of ends"
     below = Journal(host.store, host.clock, seen.run.tenant, part.child or "")
     known = below.read_all()
-    if known.head.ended == "completed" and any(map(_to_undo, known.steps())):
+    if known.head.ended in _KEPT and any(map(_to_undo, known.steps())):
         _, known = below.transact(known, lambda again: _reopened(again, ending, reason))
     if known.head.ended:
         journal.transact(seen, lambda again: _undone(again, part.path))
@@ -251,8 +260,12 @@ def _undone(seen: Snapshot, path: str) -> Change[None]:
     return Change(None, (replace(part, status="compensated"),) if part else ())
 
 
+_KEPT = frozenset({"completed", "stopped", "timed_out"})
+"""Endings of a part that undo nothing."""
+
+
 def _reopened(seen: Snapshot, ending: Ending, reason: str) -> Change[None]:
-    if seen.head.ended != "completed":
+    if seen.head.ended not in _KEPT:
         return Change(None)
     head, note = begin(replace(seen.head, ended=None, ended_at=None), ending, reason)
     return Change(None, (head,), (note,))
@@ -263,7 +276,9 @@ def _settled(step: Step | None) -> bool:
 
 
 def _to_undo(step: Step) -> bool:
-    return step.status == "completed" and (step.type == "part" or _undoable(step))
+    if step.type == "part":
+        return step.child is not None and step.status in {"completed", "cancelled", "failed"}
+    return step.status == "completed" and _undoable(step)
 
 
 def _undoable(step: Step) -> bool:

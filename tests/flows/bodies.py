@@ -55,7 +55,8 @@ def loop(*plans, until, times=5, collect=None, name="again", needs=(), **more):
 
 
 def manifest(*plans, name="w", budget=BUDGET):
-    return Manifest(name, "", {"type": "object"}, budget, linked(plans), tuple(one.id for one in plans))
+    order = tuple(one.id for one in plans)
+    return Manifest(name, "", {"type": "object"}, budget, linked(plans), order, max_parallel=1000)
 
 
 def world(*plans, do=None):

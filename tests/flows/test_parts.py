@@ -21,8 +21,8 @@ from shared.values import load
 class Town:
     """One workflow whose executions, those of its parts and of their unwinding too, all run until nothing moves."""
 
-    def __init__(self, *plans, do=None, room=300, budget=BUDGET):
-        unit = compile_manifest(manifest(*plans, budget=budget), room)
+    def __init__(self, *plans, do=None, room=300, budget=BUDGET, slots=1000):
+        unit = compile_manifest(replace(manifest(*plans, budget=budget), max_parallel=slots), room)
         self.w = World(unit, FakeModels(lambda _: "yes"), FakeTools({"do": do or (lambda given, _: given["say"])}))
         self.running: dict[tuple[str, str], Execution] = {}
         self.busy: set[tuple[str, str]] = set()

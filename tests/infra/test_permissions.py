@@ -33,7 +33,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "runs": WRITE,
         "definitions": READ,
         "objects": {"s3:GetObject", "s3:PutObject"},
-        "machines": ANSWER,
+        "machines": ANSWER | START,
         "unwind": START,
     },
     "Gate": {
@@ -64,7 +64,14 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "unwind": START,
         "start versions": {"lambda:InvokeFunction"},
     },
-    "Finalise": {"runs": WRITE, "definitions": READ, "unwind": START, "dead letters": {"sqs:SendMessage"}},
+    "Finalise": {
+        "runs": WRITE,
+        "definitions": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "machines": ANSWER,
+        "unwind": START,
+        "dead letters": {"sqs:SendMessage"},
+    },
     "Project": {
         "runs": WRITE,
         "machines": ANSWER | START,
