@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -77,8 +77,3 @@ def settled(members: Iterator[Member]) -> frozenset[str]:
         found |= {member.here(step.path) for step in member.records.steps() if step.settled}
         found |= {member.prefix} if member.prefix and member.head.ended else set()
     return frozenset(found)
-
-
-def renamed(unit: Unit, workflow: str) -> Unit:
-    """Return the unit under another workflow's name."""
-    return replace(unit, manifest=replace(unit.manifest, workflow=workflow))
