@@ -5,7 +5,7 @@ A part of a map or a loop is no child in that sense: its items belong to the who
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -96,8 +96,3 @@ def settled(members: Iterator[Member]) -> frozenset[str]:
         found |= {member.here(step.path) for step in member.steps() if step.settled}
         found |= {member.prefix} if member.prefix and member.head.ended and not member.records.run.part else set()
     return frozenset(found)
-
-
-def renamed(unit: Unit, workflow: str) -> Unit:
-    """Return the unit under another workflow's name."""
-    return replace(unit, manifest=replace(unit.manifest, workflow=workflow))
