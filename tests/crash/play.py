@@ -234,7 +234,7 @@ class Play:
         late = max(gate.expires for gate in gates) - self.world.clock.now() + 5000
         self.world.clock.sleep(max(late, 0) / 1000)
         waiting = {gate.token for gate in gates}
-        for name, each in self.executions.items():
+        for name, each in list(self.executions.items()):
             if waiting & set(each.waiting):
                 with self.walking(name):
                     each.expire()
