@@ -142,6 +142,32 @@ GATE = {
 }
 
 
+@pytest.mark.parametrize("rule", ["collect_all", "fail_fast"])
+def test_what_cannot_be_collected_in_a_part_fails_its_items_and_not_the_run(rule):
+    body = each(tool("a", say="x"), over=NUMBERS, on_failure=rule, collect="${ steps.a.output.nope }")
+    town = Town(replace(body, on_error="continue")).start({"numbers": list(range(20))})
+    assert town.w.head.state == "completed"
+    step = town.w.records.step("each")
+    if rule == "fail_fast":
+        assert "nope" in step.failure.message
+    else:
+        assert {one["status"] for one in load(step.output, town.w.blobs)["items"]} == {"failed"}
+    town.check()
+
+
+@pytest.mark.parametrize("ends", ["completed", "failed"])
+def test_parts_that_end_with_a_failed_map_undo_what_they_did_only_when_the_run_fails(ends):
+    last = tool("f", "a", say="${ 'f' + string(item) }", on_error="fail")
+    body = each(reversible("${ string(item) }"), last, over=NUMBERS, on_failure="fail_fast", on_error="continue")
+    after = [] if ends == "completed" else [tool("bad", say="bad", on_error="fail")]
+    town = Town(body, *after, do=refuse("f7", "bad")).start({"numbers": list(range(8))})
+    done = [int(word) for word in said(town.w) if str(word).isdigit()]
+    undone = [int(word.split()[1]) for word in said(town.w) if str(word).startswith("undo")]
+    assert town.w.head.state == ends
+    assert sorted(undone) == ([] if ends == "completed" else sorted(done))
+    town.check()
+
+
 def test_maps_in_maps_are_split_where_they_must_be():
     inner = each(tool("b", say="${ string(thing) + steps.a.output }"), over=NUMBERS, name="inner", needs=["a"])
     town = Town(each(tool("a", say="${ string(thing) }"), inner, over=NUMBERS), budget=replace(BUDGET, steps=500))

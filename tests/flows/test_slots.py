@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from bodies import each, manifest, plan, refuse, said, tool
 from invariants import check
-from machine import World
+from machine import Killed, World
 
 from shared.compiler import compile_manifest
 from shared.errors import TransientFailure
@@ -147,5 +147,39 @@ def test_items_that_will_not_run_give_their_slots_back():
                  on_error="continue")  # fmt: skip
     w = world(inner, tool("other"), plan("t", "transform", ("each",), spec={"set": {}}), slots=1, do=refuse("1"))
     assert w.start({"list": [0, 1, 2, 3]}).status == "SUCCEEDED"
+    assert w.head.slots == 0
+    check(w)
+
+
+def test_nobody_in_a_failed_item_keeps_a_slot_from_the_others():
+    inner = each(
+        tool("a", say="${ 'a' + string(thing) }", on_error="fail"),
+        tool("b", say="${ 'b' + string(thing) }"),
+        tool("c", "b", say="c"),
+        over="${ input.list }",
+    )
+    beside = [tool("p"), tool("q", "p"), tool("r", "q"), tool("s", "r"), tool("t", "s")]
+    w = world(inner, *beside, slots=2, do=refuse("a1", "a2"))
+    assert w.start({"list": [0, 1, 2, 3]}).status == "SUCCEEDED"
+    assert (w.head.state, w.head.slots, waiting(w)) == ("completed", 0, [])
+    check(w)
+
+
+def test_a_stand_in_that_died_before_it_opened_is_tried_again_with_its_slot():
+    first = replace(tool("s0", on_error="continue"), fallback="help")
+    made = manifest(first, tool("s1"), tool("help", say="help"))
+    made = replace(made, order=("s0", "s1"), max_parallel=1)
+    w = World(compile_manifest(made), FakeModels(lambda _: "yes"), FakeTools({"do": refuse("s0")}))
+    call, died = w.call, []
+
+    def dying(function, event):
+        if event["op"] == "fallback" and not died:
+            died.append(event)
+            raise Killed
+        return call(function, event)
+
+    w.call = dying
+    assert w.start({}).status == "SUCCEEDED"
+    assert w.records.step("s0").by == "fallback"
     assert w.head.slots == 0
     check(w)
