@@ -55,7 +55,7 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
         plan, stand_in = replace(plan, on_error="fail", fallback=None), None
     visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
     if _child_goes_on(host, task, seen, unwind_machine):
-        return act("recheck", CHILD_PAUSE)
+        return act("recheck", _patience(seen.step(path), plan, host.clock.now()))
     action, after = journal.transact(seen, lambda again: decide(again, visit))
     step = after.step(path)
     if step and step.settled:
@@ -82,6 +82,15 @@ def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) 
     return True
 
 
+def _patience(step: Step | None, plan: StepPlan, now: int) -> float:
+    """Return the pause (ms) before looking at a child again: a quarter of the time for which its end is due.
+
+    It may wait for a person's word on a call, for days; the history of the execution has an end.
+    """
+    due = (step.started or now if step else now) + plan.timeout * 1000
+    return min(max(CHILD_PAUSE, (now - due) / 4), LONGEST_CHILD_PAUSE)
+
+
 def _fails_whole(manifest: Manifest, scope: str) -> bool:
     if not scope:
         return False
@@ -89,8 +98,8 @@ def _fails_whole(manifest: Manifest, scope: str) -> bool:
     return container.type == "loop" or container.spec["on_failure"] == "fail_fast"
 
 
-CHILD_PAUSE = 2_000
-"""Pause (ms) before looking again whether a child that must end has ended."""
+CHILD_PAUSE, LONGEST_CHILD_PAUSE = 2_000, 900_000
+"""First and longest pause (ms) before looking again whether a child that must end has ended."""
 GATE_PAUSE, LONGEST_GATE_PAUSE = 5_000, 900_000
 """First and longest pause (ms) before a gate whose handler failed is announced again; it can be decided meanwhile."""
 
