@@ -53,7 +53,8 @@ def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str, dead: str =
     if dead:
         generation = dead.removeprefix(name).removeprefix(".")
         name = f"{name}.{int(generation or 1) + 1}"
-    host.engine.start(unwind_machine, name, execution_input(seen))
+    # Compensations are named by their whole paths, also those of a part, whose own graph stands inside others.
+    host.engine.start(unwind_machine, name, {**execution_input(seen), "scope": ""})
 
 
 def execution_input(seen: Snapshot) -> dict[str, Any]:

@@ -6,6 +6,7 @@ wait is over already. Whoever settles writes first and sends then, so no wake-up
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -16,9 +17,9 @@ from shared.ledger.records import Head, Park, Run, Step
 from shared.runtime import protocol
 from shared.runtime.calls import fits
 from shared.runtime.cascade import act
-from shared.runtime.ending import begin, start_unwinding
+from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
-from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
@@ -107,12 +108,23 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     accepted = _accepted(host, task, plan, order)
     journal = host.journal(task)
     seen = journal.read(_resume_keys(task.path))
+    if order.action == "fail":
+        _fail_whole(host, seen, task, order, unwind_machine)
     now = host.clock.now()
     _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, accepted, now))
     _send(host, after, task.path)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
     return after
+
+
+def _fail_whole(host: Host, seen: Snapshot, task: Task, order: Order, unwind_machine: str) -> None:
+    """Fail the run that a part belongs to: a person has given up the run, not a range of its items."""
+    while seen.run.part and seen.run.parent and not seen.head.ended:
+        above = Journal(host.store, host.clock, task.tenant, seen.run.parent.split("|", 1)[0])
+        with suppress(Conflict):  # it has ended already
+            request(host, above, "failed", f"step {task.path}: given up by {order.by}", unwind_machine)
+        seen = above.read(["RUN"])
 
 
 def _resume_keys(path: str) -> set[str]:

@@ -221,8 +221,7 @@ def test_parts_take_more_of_the_envelope_than_their_share_until_nothing_is_left(
         below = poor.below(path)
         for step in below.records.steps():
             if step.status == "paused":
-                scope, _, name = step.path.rpartition("/")
-                job = Task("run", name, f"{scope}/", below.run, "acme", "w", 1, 1, "", "person", 0)
+                job = task_in(below, step.path.removesuffix("a"))
                 resume_step(below.steps, job, Order("retry", "ops", more=Raise(steps=1)), UNWIND)
     assert poor.go().w.head.state == "completed"
     poor.check()
@@ -265,3 +264,27 @@ def test_cancelling_the_run_ends_its_parts():
     assert town.cancel().w.head.state == "cancelled"
     assert {town.below(path).head.state for path in town.parts()} == {"cancelled"}
     town.check()
+
+
+def test_what_a_part_inside_an_item_did_is_undone_by_its_own_path():
+    inner = each(reversible("${ string(thing) }"), over=NUMBERS, name="inner", on_failure="fail_fast")
+    town = Town(each(inner, over=[0, 1]), tool("bad", "each", on_error="fail"), do=refuse("bad"))
+    town.start({"numbers": list(range(12))})
+    assert town.w.head.state == "failed"
+    undone = [word for word in said(town.w) if str(word).startswith("undo")]
+    assert sorted(undone) == sorted(f"undo {n}" for n in [*range(12)] * 2)
+
+
+def test_who_gives_up_a_step_in_a_part_gives_up_the_run():
+    town = Town(each(tool("a", say="${ string(item) }"), over=NUMBERS), do=refuse("5")).start({"numbers": [*range(20)]})
+    path = next(path for path in town.parts() if town.below(path).head.paused)
+    below = town.below(path)
+    resume_step(below.steps, task_in(below, "each[5]/"), Order("fail", "ops"), UNWIND)
+    town.go()
+    assert (town.w.head.state, town.below(path).head.state) == ("failed", "failed")
+    assert "given up by ops" in town.w.head.reason
+    town.check()
+
+
+def task_in(below, scope):
+    return Task("run", "a", scope, below.run, "acme", "w", 1, 1, "", "person", 0)
