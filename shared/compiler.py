@@ -125,7 +125,7 @@ def compile_loaded(
     """
     findings = check(loaded, tools, models, workflows)
     _refuse(findings)
-    unit = compile_manifest(plan(loaded.workflow, {name: tool.cost for name, tool in tools.items()}))
+    unit = compile_manifest(plan(loaded.workflow, tools))
     findings += tuple(_over_limits(unit, loaded.name))
     _refuse(findings)
     return Compiled(
@@ -228,12 +228,14 @@ def _over_limits(unit: Unit, file: str) -> Iterator[Finding]:
 
 
 def _fewer_events(unit: Unit) -> str:
-    """Say what makes most of the events: a map or a loop, if there is one, else retries."""
+    """Say what makes most of the events: a map, a loop or an agent, if there is one, else retries."""
     found = heaviest(unit.layout, unit.manifest.steps)
     if found is None:
         return "Lower max_retries or split it."
     name, events = found
-    spec = unit.manifest.steps[name].spec
+    spec, turns = unit.manifest.steps[name].spec, unit.manifest.steps[name].turns
+    if turns:
+        return f"`{name}` alone writes {events:,} for {turns.most} turns: lower max_turns."
     count = f"{spec['max_items']} items" if "max_items" in spec else f"{spec['max_iterations']} iterations"
     lower = "maxItems in the list's schema" if "max_items" in spec else "max_iterations"
     lower = f"lower {lower} or max_retries, or move its steps into a sub_workflow"

@@ -15,9 +15,10 @@ Nothing here is remembered anywhere but in the records: after ``kill -9``, or wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from shared.manifest import Body
 from shared.runtime.scopes import FALLBACK
 
 if TYPE_CHECKING:
@@ -56,10 +57,9 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Run ``plan``'s body once in each scope, at most ``limit`` of them at a time (0 = all); go on when all ended."""
+    """Run these graphs, each in its scope, at most ``limit`` of them at a time (0 = all); go on when all ended."""
 
-    plan: StepPlan
-    scopes: tuple[str, ...]
+    graphs: tuple[tuple[str, Body], ...]
     limit: int
 
 
@@ -138,15 +138,25 @@ def _child(plan: StepPlan, scope: str) -> Generator[Effect, Any, None]:
 def _map(plan: StepPlan, scope: str) -> Generator[Effect, Any, None]:
     """Freeze the items, run the body for each, collect. What failed inside is for ``collect`` to judge."""
     items = (yield Do("map", plan.id, scope))["items"]
-    if items:
-        scopes = tuple(f"{scope}{plan.id}[{number}]/" for number in items)
-        yield Within(plan, scopes, int(plan.spec.get("max_concurrency") or 0))
+    if items and plan.body:
+        graphs = tuple((f"{scope}{plan.id}[{number}]/", plan.body) for number in items)
+        yield Within(graphs, int(plan.spec.get("max_concurrency") or 0))
     yield Do("collect", plan.id, scope)
 
 
 def _loop(plan: StepPlan, scope: str) -> Generator[Effect, Any, None]:
-    while (turn := (yield Do("loop", plan.id, scope)))["again"] == "yes":
-        yield Within(plan, (turn["scope"],), 1)
+    while plan.body and (turn := (yield Do("loop", plan.id, scope)))["again"] == "yes":
+        yield Within(((turn["scope"], plan.body),), 1)
+
+
+def _turns(plan: StepPlan, scope: str) -> Generator[Effect, Any, None]:
+    """Take an agent through its turns and their calls: steps of its own scope, as many as its records say."""
+    while plan.turns and (due := (yield Do("turns", plan.id, scope)))["next"] != "done":
+        if due["next"] == "turn":
+            steps = [replace(plan.turns.turn, id=due["step"])]
+        else:
+            steps = [replace(plan.turns.tools[call["tool"]], id=call["step"]) for call in due["calls"]]
+        yield Within(tuple((scope, Body({step.id: step}, (step.id,))) for step in steps), plan.turns.at_once)
 
 
 def _wait(plan: StepPlan, scope: str) -> Generator[Effect, Any, None]:
@@ -162,6 +172,7 @@ _WAYS: Mapping[str, Callable[[StepPlan, str], Generator[Effect, Any, None]]] = {
     "sub_workflow": _child,
     "map": _map,
     "loop": _loop,
+    "turns": _turns,
     "wait": _wait,
 }
 

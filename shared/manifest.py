@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 Risk = Literal["read", "reversible", "irreversible"]
 OnError = Literal["fail", "pause", "continue"]
 Merge = Literal["by_step", "shallow", "deep", "list", "first"]
-StepType = Literal["agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait", "part"]
-"""As in the file, and ``part``: the child execution that a large map or a long loop is split into."""
+StepType = Literal[
+    *("agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait"),
+    *("part", "turns", "turn"),
+]
+"""As in the file, and: ``part``, a child execution that a large map or a long loop is split into; ``turns``, an agent
+with tools; ``turn``, one request of it."""
 YEAR = 31_536_000
 """Seconds; a standard execution lives no longer. Source: Step Functions quotas, "Maximum execution time"."""
 
@@ -74,6 +78,23 @@ class Split:
     inside: int = 1
 
 
+MOST_CALLS = 8
+"""Calls of one turn of an agent; what a model proposes beyond them is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What an agent with tools does: at most ``most`` turns, each a request to its model and the calls it proposes.
+
+    ``turn`` is the plan of every request, ``tools`` are those of its calls by tool, ``at_once`` of them run together.
+    """
+
+    turn: StepPlan
+    tools: Mapping[str, StepPlan]
+    most: int
+    at_once: int
+
+
 @dataclass(frozen=True, slots=True)
 class StepPlan:
     """One step as the runtime needs it.
@@ -83,8 +104,9 @@ class StepPlan:
     this step in ``approves``. ``spec`` holds the fields of the step's type, prompts inlined, as in the file:
 
     - agent: model (list), portable, system, prompt, max_tokens, temperature
+    - turns: system, prompt; and turn: model, portable, max_tokens, temperature, keep_turns (0 = all)
     - tool: tool, with, cost (nano-USD), compensate {tool, with} or None,
-      reconcile {tool, with, found, conclusive_after (s)} or None
+      reconcile {tool, with, found, conclusive_after (s)} or None; of an agent: description, parameters (JSON Schema)
     - transform: set
     - router: strategy, routes [{to, when|above|description}], default, model, prompt, value
     - human_gate: approves, approvers, subject, show, on_expiry, not_initiator, channels
@@ -94,8 +116,9 @@ class StepPlan:
     - loop: until, max_iterations, collect
     - wait: one of for (s, or a template), until (a template), event {name, match, timeout (s)}
 
-    ``body`` is the graph inside a map or a loop; ``split`` says how it is split where one execution cannot hold it.
-    ``slot`` is above 0 where the step waits for one of ``max_parallel`` slots; the highest goes first.
+    ``turns`` is what an agent with tools does. ``body`` is the graph inside a map or a loop; ``split`` says how it is
+    split where one execution cannot hold it. ``slot`` is above 0 where the step waits for one of ``max_parallel``
+    slots; the highest goes first.
     """
 
     id: str
@@ -118,6 +141,7 @@ class StepPlan:
     spec: Mapping[str, Any] = field(default_factory=dict[str, Any])
     body: Body | None = None
     split: Split | None = None
+    turns: Turns | None = None
     slot: int = 0
 
 
@@ -165,7 +189,7 @@ class Manifest:
 def _slim(plan: StepPlan) -> dict[str, Any]:
     """Return a step's plan without what is as by default: manifests have a size limit, and most fields are."""
     usual = StepPlan(plan.id, plan.type)
-    given = {one.name: getattr(plan, one.name) for one in fields(plan) if one.name != "body"}
+    given = {one.name: getattr(plan, one.name) for one in fields(plan) if one.name not in {"body", "turns"}}
     kept = {name: value for name, value in given.items() if name in {"id", "type"} or value != getattr(usual, name)}
     slim: dict[str, Any] = {name: _plain(value) for name, value in kept.items()}
     if plan.body:
@@ -173,6 +197,9 @@ def _slim(plan: StepPlan) -> dict[str, Any]:
             "order": plan.body.order,
             "steps": {name: _slim(step) for name, step in plan.body.steps.items()},
         }
+    if plan.turns:
+        tools = {name: _slim(tool) for name, tool in plan.turns.tools.items()}
+        slim["turns"] = {**asdict(replace(plan.turns, tools={})), "turn": _slim(plan.turns.turn), "tools": tools}
     return slim
 
 
@@ -185,6 +212,11 @@ def _plain(value: Any) -> Any:
 
 def _body(data: Mapping[str, Any]) -> Body:
     return Body({name: _step(plan) for name, plan in data["steps"].items()}, tuple(data["order"]))
+
+
+def _turns(data: Mapping[str, Any]) -> Turns:
+    tools = {name: _step(tool) for name, tool in data["tools"].items()}
+    return Turns(**{**data, "turn": _step(data["turn"]), "tools": tools})
 
 
 def _step(data: Mapping[str, Any]) -> StepPlan:
@@ -203,4 +235,6 @@ def _step(data: Mapping[str, Any]) -> StepPlan:
         plain["body"] = _body(data["body"])
     if data.get("split"):
         plain["split"] = Split(**data["split"])
+    if data.get("turns"):
+        plain["turns"] = _turns(data["turns"])
     return StepPlan(**plain)

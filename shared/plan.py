@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from shared.definition.models import (
+    MAX_TURNS,
     Agent,
     Gate,
     Loop,
@@ -24,15 +25,16 @@ from shared.definition.models import (
 from shared.definition.units import nano_usd
 from shared.graph import awaits
 from shared.graph.dag import topological
-from shared.manifest import Body, Edge, Limits, Manifest, Retry, Risk, StepPlan
+from shared.manifest import MOST_CALLS, Body, Edge, Limits, Manifest, Retry, Risk, StepPlan, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from shared.definition.models import AnyStep, Budget, ToolCall, Workflow
+    from shared.definition.models import AgentTool, AnyStep, Budget, ToolCall, Workflow
     from shared.definition.models import Retry as RetryField
     from shared.graph import Tree
-    from shared.manifest import OnError
+    from shared.manifest import OnError, StepType
+    from shared.tools.registry import Tool
 
 DEFAULT_RETRIES = 2
 """For all that has no effect outside: asking a model or a person again is safe, and so is what a dead process left."""
@@ -44,17 +46,17 @@ MAX_CONCURRENCY = 40
 _REFERENCE = re.compile(r"\$\{\s*([a-z0-9_]+(?:\.[A-Za-z0-9_]+)*)\s*\}")
 
 
-def plan(workflow: Workflow, costs: Mapping[str, int]) -> Manifest:
+def plan(workflow: Workflow, tools: Mapping[str, Tool]) -> Manifest:
     """Return the manifest, without hash and wakes.
 
     Args:
         workflow: A workflow that the checks have passed.
-        costs: What one call of each tool costs at most, in nano-USD.
+        tools: The tools that it names.
 
     Raises:
         CycleError: steps wait for each other.
     """
-    whole = _Graph(workflow.steps, workflow, costs).body()
+    whole = _Graph(workflow.steps, workflow, tools).body()
     return Manifest(
         workflow=workflow.workflow,
         hash="",
@@ -75,7 +77,7 @@ class _Graph:
 
     steps: Mapping[str, AnyStep]
     workflow: Workflow
-    costs: Mapping[str, int]
+    tools: Mapping[str, Tool]
     around: Mapping[str, AnyStep] = field(default_factory=dict[str, "AnyStep"])
 
     def body(self) -> Body:
@@ -87,7 +89,7 @@ class _Graph:
     def _plan(self, name: str, step: AnyStep) -> StepPlan:
         return StepPlan(
             id=name,
-            type=step.type,
+            type=_type(step),
             needs=tuple(Edge(need.step, need.when, self.steps[need.step].optional) for need in step.needs),
             dependents=tuple(other for other, its in self.steps.items() if name in _sources(its)),
             join=step.join,
@@ -100,10 +102,47 @@ class _Graph:
             optional=step.optional,
             risk=_risk(step),
             output=step.output,
-            budget=_limits(step.budget),
+            budget=Limits() if _takes_turns(step) else _limits(step.budget),
             approved_by=next((gate for gate, its in self.steps.items() if _approves(its) == name), None),
             spec=self._spec(step),
             body=self._inside(step),
+            turns=self._turns(step) if isinstance(step, Agent) and step.tools else None,
+        )
+
+    def _turns(self, step: Agent) -> Turns:
+        """Return what an agent with tools does. Its own budget is that of all its turns and calls together."""
+        limits, policy = _limits(step.budget), _on_error(step, self.workflow.on_error)
+        keep = {"keep_turns": step.context.keep_turns if step.context else 0}
+        turn = StepPlan(
+            id="turn",
+            type="turn",
+            timeout=step.timeout,
+            retry=_given(step.retry) if step.retry else Retry(max_retries=DEFAULT_RETRIES),
+            # What a person can mend stays where it is; the rest is for the agent's own fallback and policy.
+            on_error="pause" if policy == "pause" and step.fallback is None else "continue",
+            output=step.output,
+            budget=limits,
+            spec=_fields(step, "portable", "max_tokens", "temperature") | {"model": list(step.model)} | keep,
+        )
+        tools = {tool.tool: self._agent_tool(tool, limits) for tool in step.tools}
+        return Turns(turn, tools, step.max_turns or MAX_TURNS, min(MOST_CALLS, self.workflow.max_parallel))
+
+    def _agent_tool(self, tool: AgentTool, limits: Limits) -> StepPlan:
+        """Return the plan of the calls of one tool: a failure that leaves no doubt is for the model to read."""
+        known = self.tools.get(tool.tool)
+        offer = {
+            "description": tool.description or (known.description if known else ""),
+            "parameters": known.parameters if known else {},
+        }
+        return StepPlan(
+            id=tool.tool,
+            type="tool",
+            timeout=tool.timeout,
+            retry=Retry(max_retries=DEFAULT_RETRIES if tool.risk == "read" else REVERSIBLE_RETRIES),
+            on_error="continue",
+            risk=tool.risk,
+            budget=limits,
+            spec={"tool": tool.tool, **_effect(tool, self.tools), **offer},
         )
 
     def _inside(self, step: AnyStep) -> Body | None:
@@ -114,7 +153,7 @@ class _Graph:
     def _spec(self, step: AnyStep) -> dict[str, Any]:
         match step:
             case ToolStep():
-                return _tool_spec(step, self.costs)
+                return {**_call(step), **_effect(step, self.tools)}
             case Map():
                 return self._map_spec(step)
             case _:
@@ -167,6 +206,8 @@ def _part(schema: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
 def _harmless(step: AnyStep) -> bool:
     if isinstance(step, Map | Loop):
         return all(map(_harmless, step.steps.values()))
+    if isinstance(step, Agent):
+        return all(tool.risk == "read" for tool in step.tools)
     return _risk(step) == "read" and not isinstance(step, SubWorkflow)
 
 
@@ -188,6 +229,14 @@ def _templates(steps: Mapping[str, AnyStep]) -> set[str]:
 
 def _sources(step: AnyStep) -> tuple[str, ...]:
     return tuple(need.step for need in step.needs)
+
+
+def _takes_turns(step: AnyStep) -> bool:
+    return isinstance(step, Agent) and bool(step.tools)
+
+
+def _type(step: AnyStep) -> StepType:
+    return "turns" if _takes_turns(step) else step.type
 
 
 def _timeout(step: AnyStep) -> float:
@@ -215,8 +264,8 @@ def _retry(step: AnyStep) -> Retry:
         most = REVERSIBLE_RETRIES if step.risk == "reversible" else 0
         given = given or Retry(max_retries=most)
         return replace(given, max_retries=min(given.max_retries, most))
-    if isinstance(step, Map | Loop):
-        return Retry(max_retries=0)  # what failed in the body has had its own retries
+    if isinstance(step, Map | Loop) or _takes_turns(step):
+        return Retry(max_retries=0)  # what failed inside has had its own retries
     if isinstance(step, Wait | SubWorkflow):
         return given or Retry(max_retries=DEFAULT_RETRIES, on=("transient",))  # their time-outs are final
     return given or Retry(max_retries=DEFAULT_RETRIES)
@@ -240,6 +289,8 @@ def _limits(budget: Budget) -> Limits:
 
 def _spec(step: Agent | Transform | Router | Gate | Loop | Wait | SubWorkflow) -> dict[str, Any]:
     match step:
+        case Agent() if step.tools:
+            return _fields(step, "system", "prompt")
         case Agent():
             fields = _fields(step, "portable", "system", "prompt", "max_tokens", "temperature")
             return fields | {"model": list(step.model)}
@@ -278,9 +329,10 @@ def _fields(step: AnyStep, *names: str) -> dict[str, Any]:
     return {name: getattr(step, name) for name in names}
 
 
-def _tool_spec(step: ToolStep, costs: Mapping[str, int]) -> dict[str, Any]:
-    return _call(step) | {
-        "cost": costs.get(step.tool, 0),
+def _effect(step: ToolStep | AgentTool, tools: Mapping[str, Tool]) -> dict[str, Any]:
+    """Return what a call costs at most, how it is undone, and how it is looked for."""
+    return {
+        "cost": tools[step.tool].cost if step.tool in tools else 0,
         "compensate": _call(step.compensate) if step.compensate else None,
         "reconcile": _reconcile(step.reconcile) if step.reconcile else None,
     }

@@ -115,8 +115,45 @@ class Usage(NamedTuple):
         return self.input_tokens + self.output_tokens
 
 
+class Offer(NamedTuple):
+    """A tool that a model may call: its name, what it does, the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class Exchange(NamedTuple):
+    """One earlier turn: what the model said, the calls it proposed, and what each came to.
+
+    ``told`` is what the model is told about the turn besides, for example that it proposed too many calls.
+    """
+
+    text: str
+    calls: Sequence[Proposal]
+    results: Sequence[Result]
+    told: str = ""
+
+
+class Proposal(NamedTuple):
+    """A call that a model proposes: the tool's name and its arguments, whatever the model says they are."""
+
+    tool: str
+    arguments: Any
+
+
+class Result(NamedTuple):
+    """What the model reads about one of its calls."""
+
+    text: str
+    failed: bool = False
+
+
 class ModelRequest(NamedTuple):
-    """One request to a model. ``schema`` asks for a JSON reply that fits it; ``timeout`` in seconds."""
+    """One request to a model. ``schema`` asks for a JSON reply that fits it; ``timeout`` in seconds.
+
+    ``tools`` are those that it may call, ``turns`` what has been said since the prompt.
+    """
 
     model: str
     system: str
@@ -125,14 +162,17 @@ class ModelRequest(NamedTuple):
     timeout: float
     schema: Mapping[str, Any] | None = None
     temperature: float | None = None
+    tools: Sequence[Offer] = ()
+    turns: Sequence[Exchange] = ()
 
 
 class ModelReply(NamedTuple):
-    """A model's answer: its text and what it used."""
+    """A model's answer: its text, what it used, and the calls that it proposes."""
 
     text: str
     usage: Usage
     stop_reason: str = "end_turn"
+    calls: Sequence[Proposal] = ()
 
 
 class Models(Protocol):

@@ -9,14 +9,28 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import NotFound, PermanentFailure, StoreConflict
 from shared.ledger.keys import INDEXES
 from shared.models.prices import price_of
-from shared.ports import Blobs, Clock, Engine, Item, Key, Mail, Message, ModelReply, ModelRequest, Models, Store, Tools
+from shared.ports import (
+    Blobs,
+    Clock,
+    Engine,
+    Item,
+    Key,
+    Mail,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Models,
+    Store,
+    Tools,
+    Usage,
+)
 from shared.runtime.host import Definitions, Published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from shared.manifest import Manifest
-    from shared.ports import Usage, Write
+    from shared.ports import Write
     from shared.tools.registry import Call
 
 TRANSACTION_LIMIT = 100
@@ -133,27 +147,32 @@ class FakeEngine(Engine):
 
 
 class FakeModels(Models):
-    """Answers from a function; counts prompts by words."""
+    """Answers from a function, with a text or a whole reply (whose usage is counted here); counts prompts by words."""
 
-    def __init__(self, answer: Callable[[ModelRequest], str]) -> None:
+    def __init__(self, answer: Callable[[ModelRequest], str | ModelReply]) -> None:
         self._answer = answer
         self.requests: list[ModelRequest] = []
 
     def complete(self, request: ModelRequest) -> ModelReply:
         """Return the function's answer."""
         self.requests.append(request)
-        text = self._answer(request)
-        usage = price_of(request.model).usage(_words(request), len(text.split()))
-        return ModelReply(text, usage)
+        given = self._answer(request)
+        reply = ModelReply(given, Usage()) if isinstance(given, str) else given
+        usage = price_of(request.model).usage(_words(request), len(f"{reply.text} {list(reply.calls) or ''}".split()))
+        return reply._replace(usage=usage)
 
     def ceiling(self, request: ModelRequest, *, exact: bool = False) -> Usage:
         """Return the bound in bytes, or exactly by words."""
-        tokens = _words(request) if exact else len(request.system.encode()) + len(request.prompt.encode())
+        tokens = _words(request) if exact else len(f"{request.system}{request.prompt}{_said(request)}".encode())
         return price_of(request.model).usage(tokens, request.max_tokens)
 
 
 def _words(request: ModelRequest) -> int:
-    return len(request.system.split()) + len(request.prompt.split())
+    return len(f"{request.system} {request.prompt} {_said(request)}".split())
+
+
+def _said(request: ModelRequest) -> str:
+    return f"{list(request.tools)} {list(request.turns)}" if request.tools else ""
 
 
 class FakeTools(Tools):

@@ -54,6 +54,13 @@ def _step(layout: Layout, plan: StepPlan, prefix: str, indent: str) -> Iterator[
         yield from _graph(layout.bodies[plan.id], plan.body, f"{prefix}{plan.id}/", f"{indent}  ")
         yield f"{indent}end"
         return
+    if plan.turns:
+        most = f"{_label(plan)} · at most {plan.turns.most} turns, each with the calls it proposes"
+        yield f"{indent}subgraph {own}[{_quoted(most)}]"
+        for name, tool in plan.turns.tools.items():
+            yield f"{indent}  {own}__{name}[[{_quoted(_label(tool))}]]"
+        yield f"{indent}end"
+        return
     left, right = _SHAPES[plan.type]
     mark = ":::gate" if plan.type == "human_gate" else ""
     yield f"{indent}{own}{left}{_quoted(_label(plan))}{right}{mark}"

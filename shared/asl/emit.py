@@ -16,6 +16,7 @@ from shared.asl.fold import lane_steps
 from shared.asl.jumps import Chain, Fork, Lanes, Routed, Switch, routers_read
 from shared.asl.states import Choice, Fail, Machine, Map, Parallel, State, Succeed, Wait
 from shared.asl.tasks import Steps, finish_task
+from shared.asl.turns import turn_states
 from shared.graph.tree import Await, Sequence, Step
 from shared.graph.tree import Parallel as ParallelTree
 from shared.manifest import part_plan
@@ -159,6 +160,8 @@ class _Emitter:
             case "loop":
                 again = Choice("$.loop.again", (("yes", names.body(label)),), scope.after(following))
                 return {names.again(label): again, names.body(label): self._iteration(step, label)}
+            case "turns" if plan.turns:
+                return turn_states(plan.turns, label, scope.after(following), scope.fail(), self.names.taken)
             case "wait" if "event" not in plan.spec:
                 waited = Choice("$.wait.done", (("yes", scope.after(following)),), names.pause(label))
                 return {names.waited(label): waited, names.pause(label): Wait("$.wait.seconds", label)}

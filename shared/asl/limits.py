@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from shared.asl.jumps import Chain, Fork, Lanes, Routed, Switch
 from shared.graph.tree import Await, Parallel, Sequence, Step
-from shared.manifest import part_plan
+from shared.manifest import MOST_CALLS, part_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.asl.layout import Layout
-    from shared.manifest import StepPlan
+    from shared.manifest import StepPlan, Turns
 
 MAX_EVENTS = 25_000
 """Source: Step Functions quotas, "Maximum execution history size"."""
@@ -90,9 +90,9 @@ def _child_events(layout: Layout, plans: Mapping[str, StepPlan]) -> list[int]:
 
 
 def heaviest(layout: Layout, plans: Mapping[str, StepPlan]) -> tuple[str, int] | None:
-    """Return the map or loop that can write the most events, and how many; None without one."""
+    """Return what repeats itself (a map, a loop, an agent) and can write the most events; None without one."""
     counter = _Counter(layout, plans, _EVENTS)
-    found = {name: counter.step(name) for name in layout.bodies}
+    found = {name: counter.step(name) for name, plan in plans.items() if plan.turns or name in layout.bodies}
     name = max(found, key=found.__getitem__, default=None)
     return None if name is None else (name, found[name])
 
@@ -177,6 +177,8 @@ class _Counter:
                 return self._map(plan)
             case "loop":
                 return self._loop(plan)
+            case "turns" if plan.turns:
+                return self._turns(plan.turns)
             case "wait" if "event" not in plan.spec:
                 return 2 * costs.choice + costs.wait + costs.task
             case _:
@@ -196,6 +198,14 @@ class _Counter:
         if plan.split is None:
             return times * self.each(plan) + costs.choice
         return -(-times // plan.split.size) * (costs.choice + _own(PART, costs) + costs.task) + costs.choice
+
+    def _turns(self, turns: Turns) -> int:
+        """Count all turns of an agent, each with as many calls as it may propose."""
+        costs = self.costs
+        call = max(_own(tool, costs) for tool in turns.tools.values())
+        call += costs.iteration + costs.end + (costs.choice if len(turns.tools) > 1 else 0)
+        each = _own(turns.turn, costs) + costs.parallel + MOST_CALLS * call + 2 * (costs.task + costs.choice)
+        return turns.most * each + costs.choice
 
     def each(self, plan: StepPlan) -> int:
         """Count one item of a map, or one iteration of a loop."""

@@ -95,6 +95,41 @@ def body(step: str) -> str:
     return f"{step} · body"
 
 
+def next_of(step: str) -> str:
+    """Name the choice of what an agent does next."""
+    return f"{step} · next"
+
+
+def turn(step: str) -> str:
+    """Name one request of an agent."""
+    return _short(f"{step} · turn", MAX_STEP_ID)
+
+
+def calls(step: str) -> str:
+    """Name the Map over the calls that a turn proposes."""
+    return f"{step} · calls"
+
+
+def which(step: str) -> str:
+    """Name the choice of a call's tool."""
+    return f"{step} · which tool"
+
+
+def tool(step: str, name: str) -> str:
+    """Name the call of one tool of an agent."""
+    return _short(f"{step} · {name}", MAX_STEP_ID)
+
+
+def call_done(step: str) -> str:
+    """Name the end of a call."""
+    return f"{step} · call done"
+
+
+def call_failed(step: str) -> str:
+    """Name the end of a call with which more has failed."""
+    return f"{step} · call failed"
+
+
 def waited(step: str) -> str:
     """Name the choice between waiting and going on."""
     return f"{step} · waited"

@@ -33,6 +33,8 @@ def calls(plan: StepPlan) -> bool:
 
 def takes_slot(plan: StepPlan) -> bool:
     """Tell whether the step, or one in its body, waits for a slot."""
+    if plan.turns:
+        return plan.turns.turn.slot > 0
     return plan.slot > 0 or (plan.body is not None and any(map(takes_slot, plan.body.steps.values())))
 
 
@@ -55,6 +57,9 @@ class _Slots:
         if plan.body and plan.id in self.layout.bodies:
             steps = self._inside(plan).plans_with(after=rank, everywhere=crowded)
             return replace(plan, body=Body(steps, plan.body.order))
+        if crowded and plan.turns:
+            tools = {name: replace(tool, slot=rank) for name, tool in plan.turns.tools.items()}
+            return replace(plan, turns=replace(plan.turns, turn=replace(plan.turns.turn, slot=rank), tools=tools))
         return replace(plan, slot=rank) if crowded and calls(plan) else plan
 
     def _inside(self, plan: StepPlan) -> _Slots:
@@ -70,6 +75,8 @@ class _Slots:
 
     def weight(self, plan: StepPlan) -> int:
         """Return how many steps are at work at once at most while this one is."""
+        if plan.turns:
+            return plan.turns.at_once
         if plan.body is None or plan.id not in self.layout.bodies:
             return int(calls(plan))
         together = 1

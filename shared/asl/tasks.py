@@ -89,13 +89,14 @@ class Steps:
     """Makes the states of one graph's steps.
 
     ``labels`` are the names of their states, ``read`` the routers whose route a Choice reads, ``given`` the paths in
-    the data at which the steps of a lane find their names.
+    the data at which the steps of a lane find their names. ``tool`` is what they call, where they are an agent's calls.
     """
 
     plans: Mapping[str, StepPlan]
     labels: Mapping[str, str]
     read: frozenset[str]
     given: Mapping[str, str] = field(default_factory=dict[str, str])
+    tool: str = ""
 
     def task(self, step: str, following: str | None, *, whole: bool = True) -> Task:
         """Return the step's own task: one state on the happy path. Not ``whole`` = child executions run its parts."""
@@ -115,7 +116,8 @@ class Steps:
         )
 
     def _payload(self, op: str, step: str) -> dict[str, Any]:
-        return payload(op) | ({"step.$": self.given[step]} if step in self.given else {"step": step})
+        named = {"step.$": self.given[step]} if step in self.given else {"step": step}
+        return payload(op) | named | ({"template": self.tool} if self.tool else {})
 
     def collect(self, step: str, following: str | None) -> Task:
         """Return the task that closes a map once all its items have ended."""
@@ -214,7 +216,7 @@ class Steps:
 def _own(plan: StepPlan) -> _Own:
     """Return the step's own task."""
     match plan.type:
-        case "agent" | "tool":
+        case "agent" | "turn" | "tool":
             return _Own("run", STEP_FUNCTION, plan.timeout)
         case "router":
             calls = plan.spec.get("strategy") == "llm"
@@ -237,8 +239,16 @@ _OWN_SPLIT = {
 """The tasks of maps and loops that are split."""
 
 
+_SELECTED = {
+    "map": ("items",),
+    "loop": ("again", "scope"),
+    "turns": ("next", "step", "calls"),
+    "wait": ("seconds", "done"),
+}
+
+
 def _own_control(plan: StepPlan) -> _Own:
     if plan.type == "wait" and "event" in plan.spec:
         return _Own("event", CONTROL_FUNCTION, plan.timeout, parks=True)
-    select = {"map": ("items",), "loop": ("again", "scope"), "wait": ("seconds", "done")}[plan.type]
+    select = _SELECTED[plan.type]
     return _Own(plan.type, CONTROL_FUNCTION, _CONTROL, select=select, result_path=f"$.{plan.type}")

@@ -49,6 +49,20 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "prompt": "Text with `${ ... }`, or `file:prompts/x.md`.",
         "max_tokens": "Longest reply.",
         "temperature": "0 to 1; without it, the model's default.",
+        "tools": "Tools that the model may call. Each call is checked, recorded and retried like a step.",
+        "max_turns": "How often the model is asked at most; 8 if it has tools.",
+        "context": "How much of earlier turns the model reads again; without it, everything.",
+    },
+    "AgentTool": {
+        "tool": "A function in `tools/`. Its signature says which arguments are possible.",
+        "risk": "read: changes nothing. reversible: `compensate` undoes it. What is neither needs a step of its own.",
+        "description": "What the model reads about it; without it, the function's docstring.",
+        "timeout": "Time of one attempt, such as `60s`.",
+        "compensate": "How a call is undone when the run fails or is cancelled; sees `call.arguments` and `result`.",
+        "reconcile": "How to find out whether an interrupted call took effect.",
+    },
+    "ContextPolicy": {
+        "keep_turns": "So many of the last turns are kept word for word; of older ones only which calls ended how.",
     },
     "ToolStep": {
         "tool": "A function in `tools/`.",

@@ -13,7 +13,7 @@ from shared.definition.checker import Checked, Names, check_expression, check_te
 from shared.definition.environments import Environments
 from shared.definition.expressions import ExpressionFailure, references, sole_slot
 from shared.definition.growth import is_growing
-from shared.definition.models import Loop, Map, SubWorkflow, ToolStep, Transform, Wait
+from shared.definition.models import Agent, Loop, Map, SubWorkflow, ToolStep, Transform, Wait
 from shared.definition.scopes import Place, general
 from shared.definition.sites import MERGED, Field, Site
 from shared.definition.syntax import MAX_LENGTH, readable
@@ -156,9 +156,8 @@ class Typing:
         return self.output(place) if place else DYN
 
     def _result(self, where: Field) -> Shape:
-        step = where.place.step
-        probe = step.reconcile if isinstance(step, ToolStep) else None
-        schema = self.outputs.returns(probe.tool) if probe else None
+        name = _asked(where)
+        schema = self.outputs.returns(name) if name else None
         return self.space.of_schema(schema) if schema is not None else DYN
 
     def _inputs(self, where: Field) -> Shape:
@@ -242,6 +241,15 @@ class Typing:
 
 
 _SCALARS = {"BOOL": Shape("bool"), "INT": _COUNT, "DOUBLE": Shape("double"), "STRING": STRING}
+
+
+def _asked(where: Field) -> str | None:
+    """Return the tool whose result a field calls ``result``: a probe or, to undo it, the call of an agent itself."""
+    step, below = where.place.step, where.path[len(where.place.at) :]
+    if isinstance(step, Agent) and isinstance(below[1], int):
+        tool = step.tools[below[1]]
+        return tool.tool if below[2] == "compensate" else tool.reconcile and tool.reconcile.tool
+    return step.reconcile.tool if isinstance(step, ToolStep) and step.reconcile else None
 
 
 def _frame_of(scope: Scope) -> tuple[str, ...]:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StringConstraints,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, WithJsonSchema
 
-from shared.definition import units
-from shared.definition.names import CEL_RESERVED, STEP_ID, WORKFLOW_NAME
+from shared.definition.fields import (
+    TEXTS,
+    ChildInput,
+    Count,
+    Expression,
+    Identifier,
+    Join,
+    Names,
+    NonEmpty,
+    OnError,
+    OnFailure,
+    Over,
+    Pause,
+    RetryClass,
+    Seconds,
+    StepId,
+    Usd,
+    WorkflowName,
+    as_list,
+)
 
 LONGEST_PARKED = 364 * 86_400.0
 """Seconds that a step may wait for something outside: a Step Functions execution ends after a year."""
@@ -27,130 +34,11 @@ Schema = dict[str, Any]
 """A JSON Schema (draft 2020-12), checked by the rules."""
 
 
-def _step_id(value: str) -> str:
-    if STEP_ID.fullmatch(value) is None:
-        raise ValueError(
-            "a step's name has small letters, digits and `_`, begins with a letter, and is at most 63 long"
-        )
-    if value in CEL_RESERVED:
-        raise ValueError(f"`{value}` is a reserved word of the expression language; name the step differently")
-    return value
-
-
-def _workflow_name(value: str) -> str:
-    if WORKFLOW_NAME.fullmatch(value) is None:
-        raise ValueError("a workflow's name has small letters, digits, `_` and `-`, and begins with a letter")
-    return value
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 def _as_needs(value: Any) -> Any:
-    items = cast("list[Any]", _as_list(value))
+    items = cast("list[Any]", as_list(value))
     if not isinstance(value, list | tuple | str):
         return value
     return [{"step": item} if isinstance(item, str) else item for item in items]
-
-
-def _word_or_quorum(value: Any, words: tuple[str, str]) -> Any:
-    """Accept either word and ``{quorum: n}``; the latter becomes the number."""
-    if value in words:
-        return value
-    quorum = cast("dict[str, Any]", value) if isinstance(value, dict) else {"quorum": value}
-    value = quorum.get("quorum") if len(quorum) == 1 else None
-    if type(value) is int and value > 0:
-        return value
-    raise ValueError(f"expected `{words[0]}`, `{words[1]}` or `{{quorum: n}}` with n from 1")
-
-
-def _join(value: Any) -> Any:
-    return _word_or_quorum(value, ("all", "any"))
-
-
-def _on_failure(value: Any) -> Any:
-    return None if value is None else _word_or_quorum(value, ("fail_fast", "collect_all"))
-
-
-def _over(value: Any) -> Any:
-    if isinstance(value, list) or (isinstance(value, str) and value.strip()):
-        return cast("Any", value)
-    raise ValueError("expected a list, or `${ ... }` that yields one")
-
-
-def _child_input(value: Any) -> Any:
-    if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
-        return cast("Any", value)
-    raise ValueError("expected a mapping, or `${ ... }` that yields an object")
-
-
-def _wait_for(value: Any) -> Any:
-    """Accept a duration, or one ``${ ... }`` that yields seconds."""
-    if isinstance(value, str) and value.strip().startswith("${"):
-        return value.strip()
-    return units.seconds(value)
-
-
-def _identifier(value: str) -> str:
-    if STEP_ID.fullmatch(value) is None or value in CEL_RESERVED:
-        raise ValueError(
-            "expected a name of small letters, digits and `_` that begins with a letter and is not reserved"
-        )
-    return value
-
-
-_DURATION = {"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["500ms", "60s", "10m", "24h", "2d"]}
-_TEMPLATE = {"type": "string", "pattern": r"\$\{"}
-_QUORUM = {
-    "type": "object",
-    "properties": {"quorum": {"type": "integer", "minimum": 1}},
-    "required": ["quorum"],
-    "additionalProperties": False,
-}
-_TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
-_CHANNEL = {"enum": ["email", "console"]}
-# The shapes that editors see are those of the file, before short forms become one form.
-
-StepId = Annotated[str, AfterValidator(_step_id), WithJsonSchema({"type": "string", "pattern": f"^{STEP_ID.pattern}$"})]
-Seconds = Annotated[float, BeforeValidator(units.seconds), WithJsonSchema(_DURATION)]
-Usd = Annotated[
-    Decimal,
-    BeforeValidator(units.usd),
-    WithJsonSchema({"type": ["number", "string"], "minimum": 0, "examples": [0.05]}),
-]
-Expression = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-WorkflowName = Annotated[
-    str, AfterValidator(_workflow_name), WithJsonSchema({"type": "string", "pattern": f"^{WORKFLOW_NAME.pattern}$"})
-]
-NonEmpty = Annotated[str, StringConstraints(min_length=1)]
-Names = Annotated[
-    tuple[NonEmpty, ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, _TEXTS]}),
-]
-Count = Annotated[StrictInt, Field(ge=1)]
-Join = Annotated[
-    Literal["all", "any"] | int,
-    BeforeValidator(_join),
-    WithJsonSchema({"anyOf": [{"enum": ["all", "any"]}, _QUORUM]}),
-]
-Pause = Annotated[float | str, BeforeValidator(_wait_for), WithJsonSchema({"anyOf": [_DURATION, _TEMPLATE]})]
-Identifier = Annotated[
-    str, AfterValidator(_identifier), WithJsonSchema({"type": "string", "pattern": f"^{STEP_ID.pattern}$"})
-]
-OnFailure = Annotated[
-    Literal["fail_fast", "collect_all"] | int | None,
-    BeforeValidator(_on_failure),
-    WithJsonSchema({"anyOf": [{"enum": ["fail_fast", "collect_all"]}, _QUORUM]}),
-]
-Over = Annotated[str | list[Any], BeforeValidator(_over), WithJsonSchema({"anyOf": [_TEMPLATE, {"type": "array"}]})]
-ChildInput = Annotated[
-    dict[str, Any] | str, BeforeValidator(_child_input), WithJsonSchema({"anyOf": [{"type": "object"}, _TEMPLATE]})
-]
-OnError = Literal["fail", "pause", "continue"]
-RetryClass = Literal["timeout", "rate_limit", "transient", "invalid_output"]
 
 
 class Model(BaseModel):
@@ -220,18 +108,6 @@ class Step(Model):
     optional: StrictBool = False
 
 
-class Agent(Step):
-    """One request to a model. Without ``output`` the result is the model's text, with it JSON that fits."""
-
-    type: Literal["agent"]
-    model: Names
-    portable: StrictBool = True
-    system: NonEmpty | None = None
-    prompt: NonEmpty
-    max_tokens: Annotated[StrictInt, Field(ge=1, le=200_000)] = 1024
-    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-
-
 class ToolCall(Model):
     """A tool with its arguments."""
 
@@ -248,6 +124,50 @@ class Reconcile(ToolCall):
 
     found: Expression
     conclusive_after: Seconds = 60.0
+
+
+MAX_TURNS = 8
+"""How often the model of an agent with tools is asked at most, where the file does not say it."""
+
+
+class AgentTool(Model):
+    """One tool that an agent's model may call. ``risk`` is the author's judgement, ``timeout`` (s) that of one attempt.
+
+    Without ``description`` the model reads the function's docstring. The arguments are the model's to choose, and
+    checked against the function's signature before anything is called.
+    """
+
+    tool: NonEmpty
+    risk: Literal["read", "reversible", "irreversible"]
+    description: NonEmpty | None = None
+    timeout: Seconds = 60.0
+    compensate: ToolCall | None = None
+    reconcile: Reconcile | None = None
+
+
+class ContextPolicy(Model):
+    """What a turn's request holds of the turns before: the last ``keep_turns`` verbatim, older ones as a digest."""
+
+    keep_turns: Annotated[StrictInt, Field(ge=1)]
+
+
+class Agent(Step):
+    """Asks a model. Without ``output`` the result is the model's text, with it JSON that fits.
+
+    With ``tools`` the model is asked again with the results of the calls it proposes, ``max_turns`` times at most (8);
+    ``timeout`` and ``retry`` are then those of one turn.
+    """
+
+    type: Literal["agent"]
+    model: Names
+    portable: StrictBool = True
+    system: NonEmpty | None = None
+    prompt: NonEmpty
+    max_tokens: Annotated[StrictInt, Field(ge=1, le=200_000)] = 1024
+    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
+    tools: Annotated[tuple[AgentTool, ...], Field(min_length=1)] = ()
+    max_turns: Count | None = None
+    context: ContextPolicy | None = None
 
 
 class ToolStep(Step):
@@ -285,15 +205,16 @@ class Router(Step):
     routes: Annotated[tuple[Route, ...], Field(min_length=1)]
     default: str | None = None
     model: Annotated[
-        tuple[NonEmpty, ...], BeforeValidator(_as_list), WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]})
+        tuple[NonEmpty, ...], BeforeValidator(as_list), WithJsonSchema({"anyOf": [{"type": "string"}, TEXTS]})
     ] = ()
     prompt: NonEmpty | None = None
     value: Expression | None = None
 
 
+_CHANNEL = {"enum": ["email", "console"]}
 Channels = Annotated[
     tuple[Literal["email", "console"], ...],
-    BeforeValidator(_as_list),
+    BeforeValidator(as_list),
     Field(min_length=1),
     WithJsonSchema({"anyOf": [_CHANNEL, {"type": "array", "items": _CHANNEL, "minItems": 1}]}),
 ]

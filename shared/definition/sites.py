@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shared.definition.expressions import ExpressionFailure, slots
-from shared.definition.models import Loop, Map, Router, ToolStep, Wait
+from shared.definition.models import Agent, Loop, Map, Router, ToolStep, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shared.definition.models import AnyStep
+    from shared.definition.models import AgentTool, AnyStep
     from shared.definition.scopes import Place, Scope
     from shared.definition.yaml_tree import Path
 
@@ -96,7 +96,11 @@ def _of_step(place: Place[AnyStep], body: Scope | None) -> Iterator[Field]:
 def _of_type(place: Place[AnyStep], step: AnyStep, body: Scope | None) -> Iterator[Field]:
     yield from (Field(place, (*place.at, name), getattr(step, given)) for name, given in _TEMPLATES.get(step.type, ()))
     if isinstance(step, ToolStep):
-        yield from _of_tool(place, step)
+        yield Field(place, (*place.at, "with"), step.arguments, MERGED | {"secrets"})
+        yield from _of_call(place, place.at, step)
+    elif isinstance(step, Agent):
+        for index, tool in enumerate(step.tools):
+            yield from _of_call(place, (*place.at, "tools", index), tool)
     elif isinstance(step, Router):
         yield from _of_router(place, step)
     elif isinstance(step, Wait):
@@ -121,13 +125,13 @@ def _of_wait(place: Place[AnyStep], step: Wait) -> Iterator[Field]:
         yield Field(place, (*place.at, "event", "match"), step.event.match, frozenset({"event"}), wants="bool")
 
 
-def _of_tool(place: Place[AnyStep], step: ToolStep) -> Iterator[Field]:
-    at = place.at
-    yield Field(place, (*at, "with"), step.arguments, MERGED | {"secrets"})
-    if step.compensate is not None:
-        names = ALWAYS | {"secrets", "call"}
-        yield Field(place, (*at, "compensate", "with"), step.compensate.arguments, names, itself=True)
-    if step.reconcile is not None:
+def _of_call(place: Place[AnyStep], at: Path, call: ToolStep | AgentTool) -> Iterator[Field]:
+    """Yield the fields of what undoes a call and of what looks for it; one of an agent is no step that has a name."""
+    itself = isinstance(call, ToolStep)
+    if call.compensate is not None:
+        names = ALWAYS | {"secrets", "call"} | (frozenset() if itself else {"result"})
+        yield Field(place, (*at, "compensate", "with"), call.compensate.arguments, names, itself=itself)
+    if call.reconcile is not None:
         names = frozenset({"call"})
-        yield Field(place, (*at, "reconcile", "with"), step.reconcile.arguments, names)
-        yield Field(place, (*at, "reconcile", "found"), step.reconcile.found, names | {"result"}, wants="bool")
+        yield Field(place, (*at, "reconcile", "with"), call.reconcile.arguments, names)
+        yield Field(place, (*at, "reconcile", "found"), call.reconcile.found, names | {"result"}, wants="bool")

@@ -42,4 +42,4 @@ class Handlers:
 
 def calls(plan: StepPlan) -> bool:
     """Tell whether a step calls a model or a tool."""
-    return plan.type in {"agent", "tool"} or (plan.type == "router" and plan.spec["strategy"] == "llm")
+    return plan.type in {"agent", "turn", "tool"} or (plan.type == "router" and plan.spec["strategy"] == "llm")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from shared.interpreter import Do, Effect, Within
     from shared.ledger.records import Step
-    from shared.manifest import Manifest, StepPlan
+    from shared.manifest import Body, Manifest, StepPlan
     from shared.runtime.journal import Snapshot
 
 
@@ -20,10 +20,10 @@ class Walk:
     """A generator of the interpreter with its place: the step it walks (None = an end of the run) and its graph.
 
     ``ticket`` rises with every operation, so that an answer which comes after its time is recognised.
-    ``scopes`` are those of its body that have not begun, ``inside`` counts those under way.
+    ``graphs`` are those inside it that have not begun, each with its scope; ``inside`` counts those under way.
     """
 
-    __slots__ = ("do", "graph", "inside", "plan", "scopes", "steps", "ticket")
+    __slots__ = ("do", "graph", "graphs", "inside", "plan", "steps", "ticket")
 
     def __init__(
         self, steps: Generator[Effect, Any, bool], graph: Graph | None = None, plan: StepPlan | None = None
@@ -31,7 +31,7 @@ class Walk:
         self.steps, self.graph, self.plan = steps, graph, plan
         self.do: Do | None = None
         self.ticket = 0
-        self.scopes: Iterator[str] = iter(())
+        self.graphs: Iterator[tuple[str, Body]] = iter(())
         self.inside = 0
 
 
@@ -90,20 +90,20 @@ class Live:
 
     def bodies(self, walk: Walk, effect: Within) -> Iterable[Graph]:
         """Yield graphs of a walk's body, as many as may run at a time."""
-        walk.scopes = iter(effect.scopes)
-        for _ in range(effect.limit or len(effect.scopes)):
+        walk.graphs = iter(effect.graphs)
+        for _ in range(effect.limit or len(effect.graphs)):
             graph = self.next_body(walk)
             if graph is None:
                 return
             yield graph
 
     def next_body(self, walk: Walk) -> Graph | None:
-        """Return the graph of the next scope of a walk's body; None = all have begun."""
-        scope = next(walk.scopes, None)
-        body = walk.plan.body if walk.plan else None
-        if scope is None or body is None:
+        """Return the next graph inside a walk; None = all have begun."""
+        following = next(walk.graphs, None)
+        if following is None:
             return None
         walk.inside += 1
+        scope, body = following
         return Graph(body.steps, body.order, scope, walk, settled_in(body.order, scope, self.records))
 
     def take_place(self, walk: Walk, do: Do) -> bool:

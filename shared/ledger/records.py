@@ -177,6 +177,7 @@ class Step(Record):
     surely dead at ``lease`` (ms).
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
+    ``tool`` is what a call of an agent calls, known before it opens.
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
@@ -224,6 +225,7 @@ class Step(Record):
     slot: bool = False
     parts: int = 0
     first: int = 0
+    tool: str | None = None
     cascade: str | None = None
     action: dict[str, Any] | None = None
 

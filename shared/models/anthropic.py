@@ -6,15 +6,19 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from shared.errors import PermanentFailure, RateLimited, StepFailure, StepTimeout, TransientFailure
+from shared.errors import InvalidOutput, PermanentFailure, RateLimited, StepFailure, StepTimeout, TransientFailure
 from shared.models.prices import price_of
-from shared.ports import ModelReply, ModelRequest, Models, Usage
+from shared.ports import ModelReply, ModelRequest, Models, Proposal, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from shared.ports import Exchange
 
 _OVERHEAD_TOKENS = 400
 """Tokens a request can cost besides its text: the provider's own framing, and the instructions for a JSON reply."""
+_TOOL_TOKENS = 700
+"""What the provider's own instructions about tools cost besides. Source: Messages API, "Tool use", pricing."""
 _CONNECT_TIMEOUT = 5.0
 _SERVER_ERROR, _OVERLOADED = 500, 529
 _SPEND_LIMIT = "enforced_spend_limit_reached"
@@ -42,11 +46,12 @@ class AnthropicModels(Models):
         text = "".join(block.text for block in reply.content if block.type == "text")
         if reply.stop_reason == "refusal":
             raise PermanentFailure("The model refused to answer. Change the prompt or the model.", usage=usage)
-        return ModelReply(text, usage, reply.stop_reason or "")
+        calls = tuple(Proposal(block.name, block.input) for block in reply.content if block.type == "tool_use")
+        return ModelReply(text, usage, reply.stop_reason or "", calls)
 
     def ceiling(self, request: ModelRequest, *, exact: bool = False) -> Usage:
         """Return the most this request can use: a token is at least one byte, unless the provider counts."""
-        prompt = self._count(request) if exact else _bytes(request) + _OVERHEAD_TOKENS
+        prompt = self._count(request) if exact else _bound(request)
         return price_of(request.model).usage(prompt, request.max_tokens)
 
     def _count(self, request: ModelRequest) -> int:
@@ -70,6 +75,8 @@ class AnthropicModels(Models):
             raise TransientFailure(f"The model could not be reached: {error}") from error
         except anthropic.APIStatusError as error:
             raise failure_of(error.status_code, error.body, error.response.headers.get("retry-after")) from error
+        except RecursionError as error:
+            raise InvalidOutput("The model's reply is nested too deeply to be read.") from error
         except anthropic.AnthropicError as error:
             raise PermanentFailure(f"The request to the model could not be made: {error}", usage=Usage()) from error
 
@@ -97,8 +104,13 @@ def _body(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "messages": [{"role": "user", "content": request.prompt}],
+        "messages": [{"role": "user", "content": request.prompt}, *_messages(request.turns)],
     }
+    if request.tools:
+        body["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+            for tool in request.tools
+        ]
     if request.system:
         body["system"] = request.system
     if request.temperature is not None:
@@ -108,6 +120,28 @@ def _body(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
+def _messages(turns: Sequence[Exchange]) -> Iterator[dict[str, Any]]:
+    """Yield what was said since the prompt. Calls are numbered here: a model's own ids could be anything."""
+    for number, turn in enumerate(turns, 1):
+        ids = [f"call_{number}_{index}" for index, _ in enumerate(turn.calls)]
+        said = [_text(turn.text)] if turn.text.strip() or not turn.calls else []
+        uses = [
+            {"type": "tool_use", "id": one, "name": call.tool, "input": call.arguments}
+            for one, call in zip(ids, turn.calls, strict=True)
+        ]
+        results = [
+            {"type": "tool_result", "tool_use_id": one, "content": result.text, "is_error": result.failed}
+            for one, result in zip(ids, turn.results, strict=True)
+        ]
+        yield {"role": "assistant", "content": [*said, *uses]}
+        yield {"role": "user", "content": [*results, *([_text(turn.told)] if turn.told or not results else [])]}
+
+
+def _text(text: str) -> dict[str, str]:
+    """Return a text block; the API takes no empty one."""
+    return {"type": "text", "text": text.strip() or "(nothing)"}
+
+
 def _strict(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a schema that providers can force a reply into; the rest is checked on the reply."""
     import anthropic  # noqa: PLC0415
@@ -115,6 +149,10 @@ def _strict(schema: Mapping[str, Any]) -> dict[str, Any]:
     return cast("Any", anthropic).transform_schema(dict(schema))
 
 
-def _bytes(request: ModelRequest) -> int:
+def _bound(request: ModelRequest) -> int:
+    """Return the most tokens that a request's input can be: one for every byte of it, and what comes with it."""
     schema = json.dumps(request.schema) if request.schema else ""
-    return len(request.system.encode()) + len(request.prompt.encode()) + len(schema.encode())
+    bound = len(request.system.encode()) + len(request.prompt.encode()) + len(schema.encode()) + _OVERHEAD_TOKENS
+    if not request.tools:
+        return bound
+    return bound + _TOOL_TOKENS + len(json.dumps([request.tools, [*_messages(request.turns)]], default=dict).encode())

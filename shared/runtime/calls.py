@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from shared import values
 from shared.budget import rules
@@ -20,8 +20,12 @@ from shared.errors import (
 from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
-from shared.runtime.protocol import Ask, Opened, Outcome
-from shared.runtime.scopes import COMPENSATE
+from shared.runtime.conversation import arguments_of, exchanges, offers
+from shared.runtime.fit import fits
+from shared.runtime.host import plan_of
+from shared.runtime.proposals import judge, notes, ready
+from shared.runtime.protocol import Ask, Opened, Outcome, used_beside
+from shared.runtime.scopes import COMPENSATE, split_turn, turn_number
 from shared.tools.registry import Call as ToolContext
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
 
+NOTHING = Amount()
 MAX_TOKENS = 1024
 """Reply limit of an agent that sets none."""
 
@@ -73,21 +78,59 @@ def model_request(plan: StepPlan, arguments: Mapping[str, Any], retries: int) ->
     )
 
 
-def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
-    """Return what keeps ``output`` from fitting ``schema``, or None when it fits."""
-    if not schema:
-        return None
-    import jsonschema  # noqa: PLC0415 - 0.2 s that only steps with a schema pay
+def turn_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot) -> Prepared:
+    """Prepare one turn of an agent with tools: its model replies, or proposes calls that are then judged.
 
-    library = cast("Any", jsonschema)
-    error = library.exceptions.best_match(library.Draft202012Validator(schema).iter_errors(output))
-    return None if error is None else f"{error.json_path}: {error.message}"[:500]
+    Nothing is called here: what may be called is recorded with the turn, as steps that are ready.
+    """
+    known, agent = seen.step(path), split_turn(path)[0]
+    turns = plan_of(host.manifest(task), agent).turns
+    assert turns is not None, "the plan of a turn comes from those of its agent"  # noqa: S101 - for the type checker
+    number = turn_number(path)
+    arguments = _first_arguments(host, known) or arguments_of(plan, agent, number, seen, host.blobs)
+    request = model_request(plan, arguments, known.retries if known else 0)
+    request = request._replace(tools=offers(turns.tools), turns=exchanges(arguments["turns"]))
+    shared = shared_with(path)
+    hold = _model_hold(host, plan, request, seen, known, used_beside(shared, path, seen))
+    stored, now = _stored(host, task, arguments), host.clock.now()
+    ask = Ask(task, plan, path, hold, stored, now, model=request.model, shared=shared)
+
+    def perform(_: Opened) -> Outcome:
+        reply = host.models.complete(request)
+        if not reply.calls:
+            output = {"reply": _parsed(reply, plan.output), "calls": []}
+            return Outcome(used=_amount(reply.usage), output=_turned(host, task, plan, output, reply))
+        if reply.stop_reason == "max_tokens":
+            raise InvalidOutput("The reply was cut at max_tokens, so its calls are not complete.", usage=reply.usage)
+        judged = judge(reply.calls, turns.tools, last=number >= turns.most)
+        dropped = len(reply.calls) - len(judged)
+        output = {"text": reply.text, "calls": [call._asdict() for call in judged], "dropped": dropped}
+        kept = _turned(host, task, plan, output, reply)
+        made = ready(judged, path, task, host.blobs)
+        return Outcome(_amount(reply.usage), kept, others=made, notes=tuple(notes(judged, path, dropped)))
+
+    return Prepared(ask, perform)
 
 
-def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Snapshot, known: Step | None) -> Amount:
+def _turned(host: StepHost, task: Task, plan: StepPlan, output: dict[str, Any], reply: ModelReply) -> values.Value:
+    """Store a turn's reply. Raises InvalidOutput when the last one does not fit the agent's schema."""
+    wrong = fits(output["reply"], plan.output) if "reply" in output else None
+    if wrong:
+        raise InvalidOutput(f"The reply of {plan.id} does not fit its schema at {wrong}", usage=reply.usage)
+    return _checked(host, task, replace(plan, output=None), output, reply.usage)
+
+
+def _model_hold(
+    host: StepHost,
+    plan: StepPlan,
+    request: ModelRequest,
+    seen: Snapshot,
+    known: Step | None,
+    beside: Amount = NOTHING,
+) -> Amount:
     """Return the worst case. The bound that needs no request is used where it fits; else the provider counts."""
     bound = _amount(host.models.ceiling(request))
-    spent = known.spent if known else Amount()
+    spent = beside + (known.spent if known else Amount())
     if rules.short(seen.head, bound) or rules.step_short(plan.budget, spent, bound):
         return _amount(host.models.ceiling(request, exact=True))
     return bound
@@ -154,23 +197,32 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     tool = plan.spec["tool"]
     arguments = _first_arguments(host, known)
     if arguments is None:
-        names = host.names(task, seen, plan, **_undone_call(path, seen))
-        arguments = names.render(plan.spec.get("with") or {})
+        if "with" not in plan.spec:
+            raise PolicyViolation(f"No turn has proposed {path}, so it has no arguments.")
+        names = host.names(task, seen, plan, **_undone_call(host, path, seen))
+        arguments = names.render(plan.spec["with"] or {})
     stored = _stored(host, task, arguments)
     check_approval(plan, task, seen, stored.digest)
     entry = known.call if known and known.call else ledger_entry(task, plan, path, stored.digest, now)
     hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
-    ask = Ask(task, plan, path, hold, stored, now, call=entry)
+    ask = Ask(task, plan, path, hold, stored, now, call=entry, shared=shared_with(path))
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
     return Prepared(ask, lambda opened: _invoke(host, task, plan, opened, arguments, call))
 
 
-def _undone_call(path: str, seen: Snapshot) -> dict[str, Any]:
-    """Return ``call`` for a compensation's expressions: that of the step which it undoes."""
+def shared_with(path: str) -> str:
+    """Return what the paths of those begin with that share a budget with a call: its agent's turns and calls."""
+    agent, inside = split_turn(path)
+    return f"{agent}/" if inside else ""
+
+
+def _undone_call(host: StepHost, path: str, seen: Snapshot) -> dict[str, Any]:
+    """Return ``call`` and ``result`` for a compensation's expressions: those of the step which it undoes."""
     undone = seen.step(path.removesuffix(COMPENSATE))
     if undone is None or undone.call is None or undone.path == path:
         return {}
-    return {"call": {"idempotency_key": undone.call.key}}
+    call = {"idempotency_key": undone.call.key, "arguments": values.load(undone.arguments, host.blobs)}
+    return {"call": call, "result": values.load(undone.output, host.blobs)}
 
 
 def ledger_entry(task: Task, plan: StepPlan, path: str, digest: str, now: int) -> Call:

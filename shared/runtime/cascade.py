@@ -14,7 +14,7 @@ from shared.ledger.records import Failure, Gate, Head, Step
 from shared.runtime import protocol
 from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
-from shared.runtime.host import plan_of
+from shared.runtime.host import plan_at, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import FALLBACK, closed, container_of, fail_item, graph_at, is_part_of, range_of, root_scope
 from shared.runtime.settle import settle
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ENTRY_RETRIES = 3
 """How often a step that makes no call is entered again after the engine interrupted it."""
-CONTAINERS = frozenset({"map", "loop"})
+CONTAINERS = frozenset({"map", "loop", "turns"})
 """What holds other steps and calls nothing itself."""
 TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
 """Error names by which the engine says that time ran out."""
@@ -47,7 +47,7 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     """Decide what follows the failure of the task's step and do what must precede it. Returns the action."""
     manifest, journal = host.manifest(task), host.journal(task)
     path = task.path
-    plan = plan_of(manifest, path)
+    plan = plan_at(host, task, path)
     stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
     whole = _fails_whole(manifest, task.scope)
     seen = journal.read({*host.keys(task, plan), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
@@ -283,7 +283,7 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
 
 def _unrecorded(case: Case, visit: Visit) -> bool:
     """Tell whether a step without effect was only interrupted by the engine: entering it again costs nothing."""
-    makes_no_call = case.step.call is None and visit.plan.type not in {"agent", "tool"}
+    makes_no_call = case.step.call is None and visit.plan.type not in {"agent", "turn", "tool"}
     # A map or a loop has no time-out of its own: what ran out of time is one of our tasks.
     interrupted = visit.engine_failure.error_class == "transient" or visit.plan.type in CONTAINERS
     same = case.step.failure == visit.engine_failure

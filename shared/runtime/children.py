@@ -16,9 +16,9 @@ from shared.errors import BudgetExceeded, Conflict, PermanentFailure, StepFailur
 from shared.ids import ulid_from
 from shared.ledger.records import Amount, Failure, Park, Run, Step
 from shared.runtime import protocol
-from shared.runtime.calls import fits
 from shared.runtime.ending import execution_input, request
 from shared.runtime.envelopes import envelope
+from shared.runtime.fit import fits
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot

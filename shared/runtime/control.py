@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.errors import InvalidOutput, StepFailure, TransientFailure
 from shared.runtime import protocol
-from shared.runtime.calls import fits
 from shared.runtime.children import answer_parent
+from shared.runtime.fit import fits
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note

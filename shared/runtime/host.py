@@ -10,7 +10,7 @@ from shared.manifest import Manifest, Retry, StepPlan, part_plan
 from shared.runtime.joins import merged
 from shared.runtime.journal import Journal
 from shared.runtime.scope import Scope, keys_for
-from shared.runtime.scopes import COMPENSATE, FALLBACK, graph_at, is_part, scope_of
+from shared.runtime.scopes import COMPENSATE, FALLBACK, graph_at, is_call, is_part, scope_of, split_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,13 +82,17 @@ class StepHost(Host):
 def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:
     """Return the plan of the step instance at ``path``, those beside a step included.
 
-    ``template`` names the step that a fallback is made from. Raises PermanentFailure for a path the definition lacks.
+    ``template`` names the step that a fallback is made from, or the tool that an agent's call calls. Raises
+    PermanentFailure for a path the definition lacks.
     """
     if path.endswith(COMPENSATE):
-        return compensation(plan_of(manifest, path.removesuffix(COMPENSATE)))
+        return compensation(plan_of(manifest, path.removesuffix(COMPENSATE), template))
     if path.endswith(FALLBACK):
         path = path.removesuffix(FALLBACK)
         return fallback(plan_of(manifest, path), graph_at(manifest, scope_of(path)), template)
+    agent, inside = split_turn(path)
+    if inside:
+        return _inside(plan_of(manifest, agent), inside, template)
     scope = scope_of(path)
     if is_part(path):
         return part_plan(path.removeprefix(scope))
@@ -96,6 +100,31 @@ def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:
     if plan is None:
         raise PermanentFailure(f"Version {manifest.hash[:12]} of {manifest.workflow} has no step {path}.")
     return plan
+
+
+def plan_at(host: Host, task: Task, path: str) -> StepPlan:
+    """Return the plan of the step instance at ``path``; which tool an agent's call calls, its record knows.
+
+    Raises PermanentFailure for a path that the definition lacks.
+    """
+    template = task.template
+    if is_call(path) and not template:
+        own = path.removesuffix(COMPENSATE)
+        record = host.journal(task).read([f"STEP#{own}"]).step(own)
+        template = (record.tool if record else None) or ""
+    return plan_of(host.manifest(task), path, template)
+
+
+def _inside(plan: StepPlan, inside: str, tool: str) -> StepPlan:
+    """Return the plan of an agent's turn, or of a call. Without its tool it is one of which nothing is known yet."""
+    name, turns = f"{plan.id}{inside}", plan.turns
+    if turns is None or (tool and tool not in turns.tools):
+        raise PermanentFailure(f"{plan.id} is no agent with {f'the tool {tool}' if tool else 'turns'}.")
+    if not is_call(name):
+        return replace(turns.turn, id=name)
+    if tool:
+        return replace(turns.tools[tool], id=name)
+    return StepPlan(id=name, type="tool", on_error="continue", slot=turns.turn.slot)
 
 
 def compensation(plan: StepPlan) -> StepPlan:

@@ -14,7 +14,7 @@ from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.maps import body_output
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import is_part_of, range_of, scope_of
+from shared.runtime.scopes import is_own, is_part_of, range_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
@@ -137,5 +137,5 @@ def _end_part(host: Host, task: Task, known: Step, seen: Snapshot, **told: Any) 
 
 def _outputs(host: Host, body: Task, seen: Snapshot) -> dict[str, Any]:
     """Return the outputs of all steps of an iteration, as ``loop.previous`` shows them."""
-    steps = [step for step in seen.steps() if scope_of(step.path) == body.scope]
+    steps = [step for step in seen.steps() if is_own(step.path, body.scope)]
     return {step.path.removeprefix(body.scope): values.load(step.output, host.blobs) for step in steps}

@@ -12,6 +12,7 @@ from shared.runtime.loops import turn_loop
 from shared.runtime.maps import collect_map, enter_map
 from shared.runtime.parking import await_step, park_step, take_slot
 from shared.runtime.parts import run_part, split_map, turn_segment
+from shared.runtime.turns import next_turn
 from shared.runtime.unwinding import unwind
 from shared.runtime.waits import wait, wait_for_event
 
@@ -26,6 +27,7 @@ OPERATIONS: dict[str, Callable[[Host, Task], Any]] = {
     "map": enter_map,
     "collect": collect_map,
     "loop": turn_loop,
+    "turns": next_turn,
     "wait": wait,
     "event": wait_for_event,
     "child": run_child,

@@ -15,9 +15,9 @@ from shared.budget.rules import NANO
 from shared.errors import Conflict, InvalidRequest, NotFound
 from shared.ledger.records import Head, Park, Run, Step
 from shared.runtime import protocol
-from shared.runtime.calls import fits
 from shared.runtime.cascade import act
 from shared.runtime.ending import begin, request, start_unwinding
+from shared.runtime.fit import fits
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of

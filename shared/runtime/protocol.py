@@ -72,7 +72,10 @@ Opening = Opened | Done | Held | Stopped | Refused
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms."""
+    """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms.
+
+    ``shared`` is what the paths of those begin with that share its step's budget.
+    """
 
     task: Task
     plan: StepPlan
@@ -82,6 +85,7 @@ class Ask:
     now: int
     call: Call | None = None
     model: str | None = None
+    shared: str = ""
 
 
 def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
@@ -90,14 +94,21 @@ def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
     known = _already(step, ask.task) or stopped(seen, step, ask.task)
     if known:
         return Change(known)
+    beside = used_beside(ask.shared, ask.path, seen)
     if not step.open:
-        return _reserve(ask, seen.head, step, ())
+        return _reserve(ask, seen.head, step, beside, ())
     if ask.plan.risk != "read" and ask.now < step.lease:
         return Change(Held(step.lease))
     head, step, lost = abandon(seen.head, step, ask.now)
     if ask.plan.risk == "irreversible":
         return _unknown(head, step, lost)
-    return _reserve(ask, head, step, (lost,))
+    return _reserve(ask, head, step, beside, (lost,))
+
+
+def used_beside(shared: str, path: str, seen: Snapshot) -> Amount:
+    """Return what others have taken of the budget of the step at ``path``: those whose paths begin with ``shared``."""
+    others = [one for one in seen.steps() if shared and one.path.startswith(shared) and one.path != path]
+    return sum((one.spent + one.hold for one in others), Amount())
 
 
 def _already(step: Step, task: Task) -> Opening | None:
@@ -143,11 +154,11 @@ def _unknown(head: Head, step: Step, lost: Note) -> Change[Opening]:
     return Change(Stopped("the outcome of its call is unknown"), (head, unknown), (lost, note))
 
 
-def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Change[Opening]:
+def _reserve(ask: Ask, head: Head, step: Step, beside: Amount, notes: tuple[Note, ...]) -> Change[Opening]:
     interrupted = bool(notes) or uncertain(step)
     if step.arguments and step.arguments.digest != ask.arguments.digest:
         raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
-    admitted = _admit(ask, head, step)
+    admitted = _admit(ask, head, step.spent + beside)
     if isinstance(admitted, rules.Refusal):
         return _refuse(ask, head, step, admitted, notes)
     opened = replace(
@@ -195,12 +206,12 @@ def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
     return counted, replace(step, status=status, reason=reason)
 
 
-def _admit(ask: Ask, head: Head, step: Step) -> Head | rules.Refusal:
+def _admit(ask: Ask, head: Head, spent: Amount) -> Head | rules.Refusal:
     """Reserve for the attempt. A compensation is never refused: not undoing would cost more."""
     if ask.path.endswith(COMPENSATE):
         return rules.reserve(head, ask.hold)
     timeout = int(ask.plan.timeout * 1000)
-    return rules.step_short(ask.plan.budget, step.spent, ask.hold) or rules.admit(head, ask.hold, timeout, ask.now)
+    return rules.step_short(ask.plan.budget, spent, ask.hold) or rules.admit(head, ask.hold, timeout, ask.now)
 
 
 def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tuple[Note, ...]) -> Change[Opening]:
@@ -212,13 +223,18 @@ def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tup
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended: an output (and a router's route), or a failure. ``used`` None = never learned."""
+    """How an attempt ended: an output (and a router's route), or a failure. ``used`` None = never learned.
+
+    ``others`` are the steps that become ready by it, ``notes`` their events.
+    """
 
     used: Amount | None = None
     output: Value | None = None
     route: str | None = None
     failure: Failure | None = None
     by: str | None = None
+    others: tuple[Step, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step | None]:
@@ -239,7 +255,7 @@ def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> C
         spent=step.spent + used,
     )
     note = closing_note(step, closed, used, now)
-    return Change(closed, (head, closed, *beside(closed, seen)), (note,))
+    return Change(closed, (head, closed, *beside(closed, seen), *outcome.others), (note, *outcome.notes))
 
 
 def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step | None]:

@@ -18,6 +18,7 @@ from shared.runtime.scopes import (
     enclosing,
     frame_keys,
     graph_at,
+    is_own,
     number_of,
     place_of,
     range_of,
@@ -46,7 +47,8 @@ def mentioned(*templates: Any) -> frozenset[str]:
 def inside_names(plan: StepPlan) -> frozenset[str]:
     """Return the steps that any expression in the body of a map or loop, or of a body inside it, may refer to."""
     own = _words(plan).steps
-    return own.union(*(inside_names(step) for step in plan.body.steps.values())) if plan.body else own
+    inside = [*(plan.body.steps.values() if plan.body else ()), *(plan.turns.tools.values() if plan.turns else ())]
+    return own.union(*map(inside_names, inside))
 
 
 def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
@@ -215,7 +217,7 @@ class Scope:
     def _own_steps(self) -> Iterator[tuple[str, dict[str, Any]]]:
         scopes = enclosing(self._scope)
         for step in self._seen.steps():
-            if scope_of(step.path) in scopes and not step.path.endswith("]"):
+            if is_own(step.path, scope_of(step.path)) and scope_of(step.path) in scopes:
                 yield step.path.rpartition("/")[2], self._shown(step)
             elif step.path.endswith(FALLBACK):
                 yield from self._stand_in(step)
@@ -255,7 +257,7 @@ class Scope:
         outputs = {
             step.path.removeprefix(before): values.load(step.output, self._blobs)
             for step in self._seen.steps()
-            if before and scope_of(step.path) == before
+            if before and is_own(step.path, before)
         }
         previous = outputs if before else None
         part = self._seen.run.part

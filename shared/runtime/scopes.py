@@ -28,6 +28,7 @@ COMPENSATE, FALLBACK = "/compensate", "/fallback"
 AWAIT, PAUSE = "/await", "/pause"
 """Under which a token is registered before the step begins, and while it is paused; its own stands at its path."""
 _SEGMENT = re.compile(r"([a-z][a-z0-9_]*)\[(\d+)\]")
+_TURN = re.compile(r"(?<!\])/turn\[(\d+)\]")
 _RANGE = re.compile(r"(.+)\[(\d+)-(\d+)\]")
 
 
@@ -54,8 +55,41 @@ def number_of(scope: str) -> int:
 
 
 def scope_of(path: str) -> str:
-    """Return the scope that a step instance stands in."""
-    return path[: path.rfind("/") + 1]
+    """Return the scope that a step instance stands in; turns and calls stand in that of their agent."""
+    agent = split_turn(path)[0]
+    return agent[: agent.rfind("/") + 1]
+
+
+def split_turn(path: str) -> tuple[str, str]:
+    """Return the agent that a turn or a call belongs to, and what stands behind it: ``/turn[3]/call[0]``.
+
+    Of every other step, its own path and nothing.
+    """
+    found = _TURN.search(path) if "/turn[" in path else None
+    return (path[: found.start()], path[found.start() :]) if found else (path, "")
+
+
+def turn_path(agent: str, number: int) -> str:
+    """Return the path of an agent's turn, counted from 1."""
+    return f"{agent}/turn[{number}]"
+
+
+def turn_number(path: str) -> int:
+    """Return the number of the turn that a path names or stands in. Raises PermanentFailure."""
+    found = _TURN.search(path)
+    if found is None:
+        raise PermanentFailure(f"{path} is no turn of an agent.")
+    return int(found[1])
+
+
+def is_call(path: str) -> bool:
+    """Tell whether a path is that of a call which an agent's model proposed, or of what undoes it."""
+    return "/call[" in split_turn(path)[1]
+
+
+def is_own(path: str, scope: str) -> bool:
+    """Tell whether a path is that of a step of the scope's own graph, and not of an item, a turn or a call."""
+    return scope_of(path) == scope and path[len(scope) :].isidentifier()
 
 
 def part_path(path: str, first: int, last: int) -> str:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.errors import BudgetExceeded, InvalidOutput, SignalboxError, StepFailure, TransientFailure
 from shared.runtime import protocol
-from shared.runtime.calls import agent_call, check_time, fits, llm_router_call, tool_call, usage_of
+from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, turn_call, usage_of
+from shared.runtime.conversation import with_turns
 from shared.runtime.envelopes import find_more
-from shared.runtime.host import plan_of
+from shared.runtime.fit import fits
+from shared.runtime.host import plan_at
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
 from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
-from shared.runtime.scopes import COMPENSATE, FALLBACK, frame_keys
+from shared.runtime.scopes import COMPENSATE, FALLBACK, frame_keys, split_turn
 from shared.runtime.settle import settle
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from shared.runtime.task import Task
 
 _SUFFIX = {"run": "", "fallback": FALLBACK, "compensate": COMPENSATE}
-_CALLS = {"agent": agent_call, "tool": tool_call, "router": llm_router_call}
+_CALLS = {"agent": agent_call, "turn": turn_call, "tool": tool_call, "router": llm_router_call}
 
 
 class NotOpened(SignalboxError):
@@ -47,9 +49,11 @@ def run_step(host: StepHost, task: Task) -> dict[str, Any]:
     Raises the attempt's StepFailure after it was recorded: the engine then asks the cascade.
     """
     path = task.path + _SUFFIX[task.op]
-    plan = plan_of(host.manifest(task), path, task.template)
+    plan = plan_at(host, task, path)
     journal = host.journal(task)
-    seen = journal.read({*host.keys(task, plan), f"STEP#{task.path}", f"STEP#{path}"})
+    agent = split_turn(task.path)[0]
+    seen = journal.read({*host.keys(task, plan), f"STEP#{task.path}", f"STEP#{path}", f"STEP#{agent}"})
+    seen = with_turns(host.store, journal, plan, path, seen)
     known = seen.step(path)
     step = known if known and known.settled else _attempt(host, task, plan, path, journal, seen)
     if task.op == "fallback":

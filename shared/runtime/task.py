@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.errors import InvalidRequest
+from shared.runtime.scopes import split_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,8 +69,9 @@ def run_task(run: Run, epoch: int, path: str = "") -> Task:
 
 def placed(path: str) -> tuple[str, str]:
     """Return the scope of the step instance at ``path``, and its name there, with what stands beside a step."""
-    scope, end, step = path.rpartition("]/")
-    return scope + end, step
+    agent, inside = split_turn(path)
+    scope, end, step = agent.rpartition("]/")
+    return scope + end, step + inside
 
 
 def parse_task(event: Mapping[str, Any], context: LambdaContext, now: int) -> Task:

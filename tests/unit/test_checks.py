@@ -40,11 +40,15 @@ def find(key: str) -> dict[str, int]:
     return {key: 1}
 
 
+def count(key: str) -> int:
+    return len(key)
+
+
 def untyped(a):
     return a
 
 
-TOOLS = {one.__name__: Tool(one.__name__, one) for one in (post, find, untyped)}
+TOOLS = {one.__name__: Tool(one.__name__, one) for one in (post, find, count, untyped)}
 OTHERS = {
     "onboard": Neighbour({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}),
     "caller": Neighbour(starts=frozenset({"demo"})),

@@ -9,11 +9,12 @@ from shared.compiler import compile_manifest
 from shared.definition.loader import load_text
 from shared.manifest import Body, Edge, Limits, Manifest, StepPlan
 from shared.plan import plan
+from shared.tools.registry import Tool
 
 
 def planned(steps, head=""):
     text = f"workflow: w\n{head}steps:\n" + "".join(f"  {line}\n" for line in steps.splitlines())
-    return plan(load_text(text, "w.yaml", None).workflow, {"look": 0})
+    return plan(load_text(text, "w.yaml", None).workflow, {"look": Tool("look", print)})
 
 
 def all_states(machine):

@@ -74,7 +74,7 @@ def test_loads_with_positions():
             "`edit` is not available",
             "",
         ),
-        (HEAD + "  one: {type: agent, model: m, prompt: p, tools: []}\n", 3, 43, "`tools` is not available yet", ""),
+        (HEAD + "  one: {type: agent, model: m, prompt: p, tools: []}\n", 3, 43, "must not be empty", ""),
     ],
 )
 def test_refuses_with_place_and_remedy(text, line, column, message, remedy):

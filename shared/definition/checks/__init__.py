@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from shared.definition.checks import (
+    agents,
     bodies,
     children,
     expressions,
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 MOST_OF_A_KIND = MAX_FAULTS + 1
 """Findings of one rule. Nobody mends more at once, and each takes time to word."""
 ROOMS = (
-    *(bodies, children, expressions, gates, graph, later, limits, risk, routers, schemas, size, times, tool_rules),
-    truth,
+    *(agents, bodies, children, expressions, gates, graph, later, limits, risk, routers, schemas, size, times),
+    *(tool_rules, truth),
 )
 """The modules of rules. Importing one registers its rules."""
 

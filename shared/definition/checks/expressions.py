@@ -25,7 +25,7 @@ _STEP_FIELDS = ("output", "status", "error")
 _ONLY_THERE = {
     "secrets": "Use `secrets` in a tool's `with` only: everything else is kept and shown.",
     "call": "Use `call` in `compensate` and `reconcile` only.",
-    "result": "Use `result` in `reconcile.found` only.",
+    "result": "Use `result` in `reconcile.found`, and in `compensate` of an agent's tool, only.",
     "event": "Use `event` in `event.match` of a wait only.",
     "inputs": "Use `inputs` in the step's own fields: it is known once the join is decided.",
     "item": "Use `item` inside a map only.",

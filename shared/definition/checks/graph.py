@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.definition.checks.registry import Context, Told, rule
-from shared.definition.models import Gate, Map, Router
+from shared.definition.models import Agent, Gate, Map, Router
 from shared.definition.names import listed, nearest
 
 if TYPE_CHECKING:
@@ -115,8 +115,10 @@ def _template_fault(place: Place[AnyStep]) -> tuple[str, str] | None:
         return None
     if stand_in.fallback is not None:
         return f"the fallback `{name}` has a fallback of its own", "One level is available."
-    if stand_in.type not in ("agent", "tool", "transform"):
-        return f"a {stand_in.type} cannot be a fallback", "Use an agent, a tool or a transform."
+    takes_turns = isinstance(stand_in, Agent) and bool(stand_in.tools)
+    if takes_turns or stand_in.type not in ("agent", "tool", "transform"):
+        what = "an agent with tools" if takes_turns else f"a {stand_in.type}"
+        return f"{what} cannot be a fallback", "Use an agent without tools, a tool or a transform."
     if name not in place.scope.relations.templates:
         return f"`{name}` also runs as a step of its own", "Give the stand-in no `needs` and let no step need it."
     return None

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.definition.checks.registry import Context, Told, rule
-from shared.definition.models import Agent, Loop, Map, Router, ToolStep
+from shared.definition.models import MAX_TURNS, Agent, Loop, Map, Router, ToolStep
 from shared.definition.names import listed, nearest
+from shared.manifest import MOST_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,4 +94,11 @@ def _attempts(place: Place[AnyStep]) -> int:
             times *= owner.max_iterations
         elif isinstance(owner, Map) and isinstance(owner.over, list):
             times *= len(owner.over)
-    return times * (1 + (place.step.retry.max_retries if place.step.retry else 0))
+    each = 1 + (place.step.retry.max_retries if place.step.retry else 0)
+    proposed = MOST_CALLS if isinstance(place.step, Agent) and place.step.tools else 0
+    return times * rounds(place.step) * (each + proposed)
+
+
+def rounds(step: AnyStep) -> int:
+    """Return how often an agent's model is asked at most; everything else is done once."""
+    return (step.max_turns or MAX_TURNS) if isinstance(step, Agent) and step.tools else 1

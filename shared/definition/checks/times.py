@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shared.definition.checks.limits import calls
+from shared.definition.checks.limits import calls, rounds
 from shared.definition.checks.registry import Context, Told, rule
-from shared.definition.models import LONGEST_PARKED, Gate, Loop, Map, SubWorkflow, Wait
+from shared.definition.models import LONGEST_PARKED, Agent, Gate, Loop, Map, SubWorkflow, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,9 +32,11 @@ def timeout_budget(context: Context) -> Iterator[Told]:
         if isinstance(place.step, Gate | Wait | SubWorkflow | Map | Loop):
             continue  # time in which a run waits for others is not active, and a body's steps are looked at one by one
         for limit, whose in ((place.step.budget.active_time, "the step's"), (whole, "the workflow's")):
-            if limit is not None and place.step.timeout > limit:
-                told = f"a time-out of {place.step.timeout:g} s does not fit into {whose} `active_time` of {limit:g} s"
-                yield (*place.at, "timeout"), told, "Shorten the one or raise the other."
+            late = [one for one in _given(place) if limit is not None and one[1] > limit]
+            for path, seconds in late:
+                told = f"a time-out of {seconds:g} s does not fit into {whose} `active_time` of {limit:g} s"
+                yield path, told, "Shorten the one or raise the other."
+            if late:
                 break
 
 
@@ -85,15 +87,25 @@ def _given(place: Place[AnyStep]) -> Iterator[tuple[Path, float]]:
         yield from [((*place.at, "timeout"), step.timeout)] if "timeout" in step.model_fields_set else []
     elif not isinstance(step, Map | Loop):
         yield (*place.at, "timeout"), step.timeout
+        yield from _given_to_tools(place)
+
+
+def _given_to_tools(place: Place[AnyStep]) -> Iterator[tuple[Path, float]]:
+    tools = place.step.tools if isinstance(place.step, Agent) else ()
+    yield from (((*place.at, "tools", index, "timeout"), tool.timeout) for index, tool in enumerate(tools))
 
 
 def _active(place: Place[AnyStep]) -> float:
-    return place.step.timeout if calls(place.step) else 0.0
+    if not calls(place.step):
+        return 0.0
+    return rounds(place.step) * (place.step.timeout + max((took for _, took in _given_to_tools(place)), default=0.0))
 
 
 def _elapsed(place: Place[AnyStep]) -> float:
     counts = isinstance(place.step, Gate | Wait | SubWorkflow) or calls(place.step)
-    return sum(seconds for _, seconds in _given(place)) if counts else 0.0
+    if not counts:
+        return 0.0
+    return _active(place) or sum(seconds for _, seconds in _given(place))
 
 
 def _total(context: Context, name: str, path: Path, weigh: Callable[[Place[AnyStep]], float]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from shared.definition.checks.arguments import value_faults
 from shared.definition.checks.registry import Context, Told, rule
 from shared.definition.fit import misfits
-from shared.definition.models import ToolStep
+from shared.definition.models import Agent, ToolStep
 from shared.definition.names import listed, nearest
 from shared.definition.scopes import general
 from shared.definition.sites import Field
@@ -16,7 +16,7 @@ from shared.tools.registry import Tool, ToolError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from shared.definition.models import AnyStep
+    from shared.definition.models import AgentTool, AnyStep
     from shared.definition.scopes import Place
     from shared.definition.yaml_tree import Path
 
@@ -29,7 +29,7 @@ _LATER = frozenset(
 @rule("unknown_tool")
 def unknown_tool(context: Context) -> Iterator[Told]:
     """Every tool exists."""
-    for _, path, name, _ in _calls(context):
+    for path, name in _names(context):
         if name in _LATER:
             yield (*path, "tool"), f"the built-in tool `{name}` is not available yet", "Write a tool of your own."
         elif name not in context.tools:
@@ -40,7 +40,7 @@ def unknown_tool(context: Context) -> Iterator[Told]:
 @rule("tool_signature")
 def tool_signature(context: Context) -> Iterator[Told]:
     """Every tool that is used says the types of its arguments and result."""
-    for _, path, name, _ in _calls(context):
+    for path, name in _names(context):
         tool = context.tools.get(name)
         try:
             _ = (tool.parameters, tool.returns) if tool else None
@@ -97,15 +97,30 @@ def fallback_output(context: Context) -> Iterator[Told]:
             yield (*place.at, "fallback"), f"the output of `{stand_in.name}` does not fit: {told}", remedy
 
 
+def _names(context: Context) -> Iterator[tuple[Path, str]]:
+    """Yield every tool that is named: called by a step, or offered to an agent's model."""
+    for place in context.steps(Agent):
+        yield from (((*place.at, "tools", index), tool.tool) for index, tool in enumerate(place.step.tools))
+    yield from ((path, name) for _, path, name, _ in _calls(context))
+
+
 def _calls(context: Context) -> Iterator[tuple[Place[AnyStep], Path, str, Mapping[str, Any]]]:
     """Yield every use of a tool: the step, the path of the mapping that names the tool, the tool, its arguments."""
     for place in context.steps(ToolStep):
-        whole = general(place)
-        yield whole, place.at, place.step.tool, place.step.arguments
-        for field in ("compensate", "reconcile"):
-            call = getattr(place.step, field)
-            if call is not None:
-                yield whole, (*place.at, field), call.tool, call.arguments
+        yield general(place), place.at, place.step.tool, place.step.arguments
+        yield from _beside(general(place), place.at, place.step)
+    for place in context.steps(Agent):
+        for index, tool in enumerate(place.step.tools):
+            yield from _beside(general(place), (*place.at, "tools", index), tool)
+
+
+def _beside(
+    place: Place[AnyStep], path: Path, call: ToolStep | AgentTool
+) -> Iterator[tuple[Place[AnyStep], Path, str, Mapping[str, Any]]]:
+    """Yield what undoes a call, and what looks for it."""
+    for field, other in (("compensate", call.compensate), ("reconcile", call.reconcile)):
+        if other is not None:
+            yield place, (*path, field), other.tool, other.arguments
 
 
 def _parameters(tool: Tool | None) -> Mapping[str, Any] | None:
