@@ -113,10 +113,10 @@ def _result(call: Mapping[str, Any], record: Step | None, blobs: Blobs) -> Resul
         return Result(f"Not called: {call['refused']}.", failed=True)
     if record is not None and record.status == "completed":
         return Result(_cut(json.dumps(values.load(record.output, blobs), ensure_ascii=False), LONGEST_RESULT))
-    if record is not None and record.failure is not None:
-        failure = record.failure
-        return Result(_cut(f"Failed ({failure.error_class}): {failure.message}", LONGEST_ERROR), failed=True)
-    return Result("A person has decided that this call does not count.", failed=True)
+    if record is None or record.status == "skipped" or record.failure is None:
+        return Result("A person has decided that this call does not count.", failed=True)
+    failure = record.failure
+    return Result(_cut(f"Failed ({failure.error_class}): {failure.message}", LONGEST_ERROR), failed=True)
 
 
 def _cut(text: str, longest: int) -> str:
