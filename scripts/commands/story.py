@@ -91,6 +91,8 @@ class Story:
             self.tally.enter(path, int(event["data"]["items"]))
         elif kind == "loop_iteration":
             self.turns[path] = int(event["data"]["iteration"])
+        elif kind == "agent_entered":
+            self.begun.setdefault(path, str(event["at"]))  # what is under way of it are its turns and calls
         elif kind == "run_unwinding":
             self.ending = True
         elif kind == "child_started":
@@ -202,6 +204,20 @@ def _turn(path: str, event: Event, _took: float | None) -> str:
     return f"{_head('[cyan]▸[/]', path)} iteration {event['data']['iteration']}"
 
 
+def _agent(path: str, event: Event, _took: float | None) -> str:
+    return f"{_head('[cyan]▸[/]', path)} may call {', '.join(event['data']['tools'])}"
+
+
+def _proposed(path: str, event: Event, _took: float | None) -> str:
+    return f"{_head('[cyan]▸[/]', path)} calls {plain(event['data']['tool'])}"
+
+
+def _not_called(path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    what = f"{plain(data['tool'])} is not called" if "tool" in data else "not called"
+    return f"{_head('[yellow]![/]', path)} {what}: {plain(data['reason'])}"
+
+
 def _child(path: str, event: Event, _took: float | None) -> str:
     data = event["data"]
     what = f" of {plain(data['workflow'])}" if "workflow" in data else ""
@@ -252,6 +268,9 @@ _TOLD: dict[str, Teller] = {
     "map_entered": _map,
     "item_failed": _item_failed,
     "loop_iteration": _turn,
+    "agent_entered": _agent,
+    "call_proposed": _proposed,
+    "call_refused": _not_called,
     "child_started": _child,
     "wait_started": _waits,
     "event_awaited": _plainly(f"an event completes it: {COMMAND} runs send"),
@@ -276,7 +295,7 @@ ASKING = frozenset({"gate_opened", "step_paused", "step_unknown"})
 """Events after which a person may have to act."""
 _OPENING = frozenset({"step_opened", "gate_opened", "map_entered", "loop_iteration", "child_started", "wait_started"})
 _SETTLING = frozenset({"step_completed", "step_skipped"})
-_QUIET = _SETTLING | {"map_entered", "loop_iteration", "wait_started"}
+_QUIET = _SETTLING | {"map_entered", "loop_iteration", "agent_entered", "call_proposed", "wait_started"}
 """Events inside a map that only its items' lines tell; what goes wrong is told step by step."""
 _CLOSING = _SETTLING | {
     *("step_failed", "step_timed_out", "step_gave_up", "step_cancelled", "step_unknown", "step_paused"),

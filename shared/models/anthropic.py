@@ -104,13 +104,10 @@ def _body(request: ModelRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "messages": [{"role": "user", "content": request.prompt}, *_messages(request.turns)],
+        "messages": messages(request),
     }
     if request.tools:
-        body["tools"] = [
-            {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-            for tool in request.tools
-        ]
+        body["tools"] = offered(request)
     if request.system:
         body["system"] = request.system
     if request.temperature is not None:
@@ -120,7 +117,20 @@ def _body(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def _messages(turns: Sequence[Exchange]) -> Iterator[dict[str, Any]]:
+def offered(request: ModelRequest) -> list[dict[str, Any]]:
+    """Return the tools of a request as the API takes them."""
+    return [
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+        for tool in request.tools
+    ]
+
+
+def messages(request: ModelRequest) -> list[dict[str, Any]]:
+    """Return the prompt and what was said since, as the API takes it."""
+    return [{"role": "user", "content": request.prompt}, *_said(request.turns)]
+
+
+def _said(turns: Sequence[Exchange]) -> Iterator[dict[str, Any]]:
     """Yield what was said since the prompt. Calls are numbered here: a model's own ids could be anything."""
     for number, turn in enumerate(turns, 1):
         ids = [f"call_{number}_{index}" for index, _ in enumerate(turn.calls)]
@@ -155,4 +165,4 @@ def _bound(request: ModelRequest) -> int:
     bound = len(request.system.encode()) + len(request.prompt.encode()) + len(schema.encode()) + _OVERHEAD_TOKENS
     if not request.tools:
         return bound
-    return bound + _TOOL_TOKENS + len(json.dumps([request.tools, [*_messages(request.turns)]], default=dict).encode())
+    return bound + _TOOL_TOKENS + len(json.dumps([offered(request), messages(request)]).encode())

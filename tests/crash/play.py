@@ -23,7 +23,7 @@ from shared.runtime.outbox import send
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.scopes import COMPENSATE
-from shared.runtime.task import Task
+from shared.runtime.task import Task, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -203,8 +203,8 @@ class Play:
 
     def task(self, run: str, path: str) -> Task:
         world = self.seen(run)
-        scope, slash, step = path.rpartition("/")
-        where = (scope + slash, world.run, world.tenant, world.unit.manifest.workflow, 1, world.head.epoch)
+        scope, step = placed(path)
+        where = (scope, world.run, world.tenant, world.unit.manifest.workflow, 1, world.head.epoch)
         return Task("resume", step, *where, "", "person", 0)
 
     def cancel(self) -> None:

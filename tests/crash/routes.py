@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import agents
 import bodies
 import invoices
 from faults import Tap
@@ -148,6 +149,19 @@ def bad(*needs: str) -> StepPlan:
     return bodies.plan("bad", "tool", needs, spec=call, on_error="fail")
 
 
+def research(*, ends: str) -> Callable[[Tap], Any]:
+    """Return a route through an agent whose model looks once and books twice, in two turns."""
+
+    def make(tap: Tap) -> tuple[Play, agents.Shop]:
+        shop = agents.Shop()
+        booked = (agents.calls(agents.look(), agents.book("a")), agents.calls(agents.book("b")))
+        replies = (*booked, agents.says() if ends == "completed" else "no JSON")
+        unit = agents.compiled(on_error="pause" if ends == "completed" else "fail")
+        return Play(agents.desk(*replies, shop=shop, unit=unit), lambda _: None, tap, shop.mine), shop
+
+    return make
+
+
 def approve(play: Play) -> None:
     play.decide(Word("approved", FINANCE[0].email))
 
@@ -171,6 +185,8 @@ ROUTES = {
     "parts": Route(posting(items()), "completed"),
     "undone parts": Route(posting(items(), bad("each")), "failed"),
     "looped parts": Route(posting(bodies.loop(post(), until="loop.iteration >= 3", times=4)), "completed"),
+    "agent": Route(research(ends="completed"), "completed"),
+    "undone agent": Route(research(ends="failed"), "failed"),
     "slots": Route(posting(post("a"), post("b"), post("c"), slots=1, room=10_000), "completed"),
 }
 

@@ -29,10 +29,11 @@ def test_a_single_fault_is_survived(route, number, call, kind):
 def done(route, play):
     """Return how many effects stand, by the records of the run and its parts."""
     world = play.world
-    if world.unit.manifest.slots or any(plan.split for plan in world.unit.manifest.steps.values()):
+    plans = world.unit.manifest.steps.values()
+    if world.unit.manifest.slots or any(plan.split or plan.turns for plan in plans):
         steps = [step for run in play.runs() for step in play.seen(run).records.steps()]
         return sum(
-            step.status == "completed" and step.call is not None and step.step != "bad"
+            step.status == "completed" and step.call is not None and step.call.risk != "read" and step.step != "bad"
             for step in steps
             if not step.path.endswith("/compensate")
         )

@@ -18,7 +18,7 @@ from shared.tools.registry import Tool
 
 FILE = """
 workflow: desk
-input: {type: object, required: [question], properties: {question: {type: string}}}
+input: {type: object, required: [document], properties: {document: {type: string}}}
 budget: {usd: 5, tokens: 400000, steps: 60, active_time: 1h}
 on_error: ON_ERROR
 steps:
@@ -26,7 +26,7 @@ steps:
     type: agent
     model: [claude-haiku-4-5, claude-sonnet-4-5]
     system: You are careful.
-    prompt: "Answer: ${ input.question }"
+    prompt: "Answer: ${ input.document }"
     max_turns: 4
     output: {type: object, required: [answer], properties: {answer: {type: string}}, additionalProperties: false}
     tools:
@@ -104,6 +104,11 @@ class Shop:
         there = arguments["key"] in self.kept
         return {"count": int(there), "document": f"D-{arguments['key'][:6]}"}
 
+    def mine(self, step: Any) -> Any:
+        """Say what a person finds who looks for a step's call."""
+        key = step.call.key if step.call else ""
+        return {"document": f"D-{key[:6]}"} if key in self.kept else None
+
     @property
     def live(self) -> int:
         return len(self.kept)
@@ -129,7 +134,7 @@ def _said(entry, request):
 
 def asked(world):
     """Start the world's run."""
-    return world.start({"question": "who?"})
+    return world.start({"document": "who?"})
 
 
 def calls(*proposed, text=""):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from agents import Shop, asked, book, calls, compiled, desk, events, look, resume, says, status, value
 from invariants import check
@@ -55,10 +57,10 @@ def test_a_call_has_its_tools_time_and_a_key_of_its_own():
 
 def test_what_a_model_says_is_never_rendered():
     proposed = look("${ steps.after.output.said } ${ 1/0 }")
-    world = desk(calls(proposed), says("${ input.question }"))
+    world = desk(calls(proposed), says("${ input.document }"))
     assert asked(world).status == "SUCCEEDED"
     assert world.tools.calls[0][1] == proposed[1]
-    assert value(world, "after") == {"said": "${ input.question }"}
+    assert value(world, "after") == {"said": "${ input.document }"}
 
 
 # --- what is not called ---------------------------------------------------------------------------------------------
@@ -242,11 +244,7 @@ def test_a_skipped_turn_skips_the_agent():
 def test_a_turn_that_fails_fails_the_agent_where_the_run_goes_on_without_it():
     world = desk(calls(look()), "no JSON", unit=compiled(more="on_error: continue"))
     assert asked(world).status == "SUCCEEDED"
-    assert [status(world, path) for path in ("research/turn[2]", "research", "after")] == [
-        "failed",
-        "failed",
-        "skipped",
-    ]
+    assert [status(world, one) for one in ("research/turn[2]", "research", "after")] == ["failed", "failed", "skipped"]
     assert world.records.step("research").failure.error_class == "invalid_output"
     check(world)
 
@@ -278,11 +276,8 @@ def test_an_agent_that_a_person_lets_go_on_has_another_turn():
 
 
 def test_a_budget_that_is_spent_parks_the_turn_and_a_raise_goes_on_from_there():
-    file_steps = compiled().manifest
-    from dataclasses import replace  # noqa: PLC0415
-
     unit = compiled()
-    unit = replace(unit, manifest=replace(file_steps, budget=replace(file_steps.budget, steps=3)))
+    unit = replace(unit, manifest=replace(unit.manifest, budget=replace(unit.manifest.budget, steps=3)))
     world = desk(LOOKS, calls(book()), says(), unit=unit)
     run = asked(world)
     assert (world.head.state, status(world, "research/turn[2]")) == ("paused", "paused")
@@ -309,11 +304,8 @@ def test_a_turn_reserves_for_all_that_it_sends():
     long = {"found": "x" * 30_000}
     world = desk(calls(look()), says(), look_up=lambda *_: long)
     asked(world)
-    first, second = (
-        data["hold"]["tokens"]
-        for path, data in events(world, "step_opened")
-        if path.endswith("]") and "call" not in path
-    )
+    holds = [data["hold"]["tokens"] for path, data in events(world, "step_opened") if "call" not in path]
+    first, second = holds
     assert second - first > 20_000
     assert world.models.requests[1].turns[0].results[0].text.endswith("[10,013 characters were cut off here]")
 
@@ -353,7 +345,7 @@ def test_a_retry_sends_what_the_first_attempt_sent():
 
 IN_A_MAP = """
 workflow: desk
-input: {type: object, required: [question], properties: {question: {type: string}}}
+input: {type: object, required: [document], properties: {document: {type: string}}}
 budget: {usd: 5, tokens: 400000, steps: 60, active_time: 1h}
 max_parallel: MOST
 steps:

@@ -11,6 +11,8 @@ from machine import UNWIND, Execution, World
 
 from scripts.local import rehearsal, rehearsal_script
 from shared.compiler import compile_file
+from shared.models.anthropic import messages, offered
+from shared.ports import ModelReply, Proposal, Usage
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.parking import resume_step
 from shared.runtime.task import Task
@@ -42,10 +44,14 @@ def rehearsed(request):
     body = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "messages": [{"role": "user", "content": request.prompt}],
+        "messages": messages(request),
+        "tools": offered(request),
         "output_config": {"format": {"type": "json_schema", "schema": request.schema}},
     }
-    return rehearsal.reply(body, RULES)["content"][0]["text"]
+    (block,) = rehearsal.reply(body, RULES)["content"]
+    if block["type"] == "text":
+        return block["text"]
+    return ModelReply("", Usage(), "tool_use", (Proposal(block["name"], block["input"]),))
 
 
 class Shelf:

@@ -24,6 +24,7 @@ EFFECTS = {
     "invoice": ["invoice"],
     "procurement": ["order"],
     "recruitment": ["account", "invitation", "offer"],
+    "stock_request": ["reservation"],
     "vendor_check": [],
 }
 """What each has left outside, once each, by kind."""
