@@ -29,5 +29,5 @@ def test_what_is_not_there_is_not_reserved_whatever_the_request_says(office):
 def test_what_was_reserved_is_given_back_when_the_run_fails(office):
     run = Shelf(office, "stock_request", "paper", models=lambda request: "no JSON" if request.turns else RESERVE)
     run.world.unwind()
-    assert (run.state, run.kept) == ("failed", [("reservation", "void", 1)])
+    assert (run.state, run.kept) == ("failed", [("reservation", "voided", 1)])
     check(run.world)
