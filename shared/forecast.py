@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, MAX_PAYLOAD
 from shared.graph.chains import chains
 from shared.graph.dag import Graph, bits
+from shared.manifest import MOST_CALLS
 from shared.models.prices import prices
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from shared.asl.layout import Layout
     from shared.compiler import Compiled
-    from shared.manifest import Body, Limits, Manifest, StepPlan
+    from shared.manifest import Body, Limits, Manifest, StepPlan, Turns
 
 UNKNOWN_REQUEST = 100_000_000
 """Nano-USD that one model request is taken for where neither budget nor history bounds it (USD 0.10)."""
@@ -213,7 +214,10 @@ def _rounds(plan: StepPlan) -> int:
 
 
 def _ceiling_seconds(plan: StepPlan) -> float:
-    """Return the longest that all attempts of a step can take, with the waits between them."""
+    """Return the longest that all attempts of a step can take, with the waits between them; of an agent, all turns."""
+    if plan.turns:
+        calls = max(_ceiling_seconds(tool) for tool in plan.turns.tools.values())
+        return plan.turns.most * (_ceiling_seconds(plan.turns.turn) + calls)
     if plan.type == "wait":
         given = plan.spec.get("for", plan.timeout if "event" in plan.spec else 0.0)
         return float(given) if isinstance(given, int | float) else 0.0
@@ -239,12 +243,16 @@ def _floor(plan: StepPlan) -> int:
     """Return what one attempt costs at least: the literal text of the prompt, and one token of answer."""
     if not _asks(plan):
         return 0
-    known = [prices()[model] for model in plan.spec["model"] if model in prices()]
+    known = [prices()[model] for model in _models(plan) if model in prices()]
     return min((price.input * _tokens(plan) + price.output for price in known), default=0)
 
 
 def _asks(plan: StepPlan) -> bool:
-    return plan.type == "agent" or (plan.type == "router" and plan.spec.get("strategy") == "llm")
+    return plan.type in {"agent", "turns", "turn"} or (plan.type == "router" and plan.spec.get("strategy") == "llm")
+
+
+def _models(plan: StepPlan) -> list[str]:
+    return list(plan.turns.turn.spec["model"] if plan.turns else plan.spec["model"])
 
 
 def _tokens(plan: StepPlan) -> int:
@@ -264,12 +272,21 @@ def _ceiling(graph: Manifest | Body, prefix: str) -> tuple[int, list[str]]:
 def _step_ceiling(graph: Manifest | Body, plan: StepPlan, path: str) -> tuple[int, list[str]]:
     unbounded = [path] if _asks(plan) or plan.type == "sub_workflow" else list[str]()
     cost = (plan.retry.max_retries + 1) * _attempt(plan)
+    if plan.turns:
+        return _agent_ceiling(plan.turns, path)
     if plan.body:
         inside, unbounded = _ceiling(plan.body, f"{path}/")
         cost = _items(plan) * inside
     if plan.fallback:
         cost += _attempt(graph.steps[plan.fallback])
     return _within(plan.budget, cost, unbounded)
+
+
+def _agent_ceiling(turns: Turns, path: str) -> tuple[int, list[str]]:
+    """Return what all turns with all their calls cost, with every retry; the budget is that of all of them."""
+    calls = max((tool.retry.max_retries + 1) * _attempt(tool) for tool in turns.tools.values())
+    turn = (turns.turn.retry.max_retries + 1) * _attempt(turns.turn)
+    return _within(turns.turn.budget, turns.most * (turn + MOST_CALLS * calls), [path])
 
 
 def _within(budget: Limits, cost: int, unbounded: list[str]) -> tuple[int, list[str]]:
@@ -281,7 +298,7 @@ def _within(budget: Limits, cost: int, unbounded: list[str]) -> tuple[int, list[
 def _attempt(plan: StepPlan) -> int:
     if not _asks(plan):
         return int(plan.spec.get("cost") or 0)
-    known = [prices()[model] for model in plan.spec["model"] if model in prices()]
+    known = [prices()[model] for model in _models(plan) if model in prices()]
     most = plan.spec.get("max_tokens") or 1024
     return max((UNKNOWN_REQUEST, *(price.input * _tokens(plan) + price.output * most for price in known)))
 

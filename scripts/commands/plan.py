@@ -12,6 +12,7 @@ from scripts.commands.output import JsonOption, Refused, console, pairs, print_j
 if TYPE_CHECKING:
     from shared.compiler import Compiled
     from shared.forecast import Forecast
+    from shared.manifest import Turns
 
 NANO = 1_000_000_000
 SHOWN = 8
@@ -142,6 +143,7 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
             for path, plan in forecast.steps
             if plan.split
         ],
+        "agents": [_agent(path, plan.turns) for path, plan in forecast.steps if plan.turns],
         "gates": [_gate(path, plan.spec, plan.timeout) for path, plan in forecast.steps if plan.type == "human_gate"],
         "irreversible": [
             {"path": path, "tool": plan.spec["tool"], "approved_by": plan.approved_by}
@@ -164,6 +166,14 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
 
 def _step(path: str, kind: str, timeout: float) -> dict[str, Any]:
     return {"path": path, "type": kind, "timeout": timeout}
+
+
+def _agent(path: str, turns: "Turns") -> dict[str, Any]:
+    from shared.manifest import MOST_CALLS  # noqa: PLC0415 - with the compiler
+
+    tools = [{"tool": name, "risk": tool.risk} for name, tool in turns.tools.items()]
+    attempts = turns.most * (1 + MOST_CALLS)
+    return {"path": path, "turns": turns.most, "calls_a_turn": MOST_CALLS, "steps": attempts, "tools": tools}
 
 
 def _gate(path: str, spec: Any, timeout: float) -> dict[str, Any]:
@@ -189,6 +199,7 @@ def _show(facts: dict[str, Any]) -> None:
             "cost": f"$ {cost['floor']} to $ {cost['ceiling']}{_not_bounded(cost['not_bounded'])}",
             "width": _width(width),
             "split": "; ".join(map(_split_words, facts["split"])) or "nothing: one execution holds it all",
+            "agents": "; ".join(map(_agent_words, facts["agents"])) or "none with tools",
             "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
             "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
             "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
@@ -212,6 +223,12 @@ def _gate_words(gate: dict[str, Any]) -> str:
     return (
         f"{gate['path']}{approves} ({', '.join(gate['approvers'])}, {_time(gate['timeout'])}, then {gate['on_expiry']})"
     )
+
+
+def _agent_words(agent: dict[str, Any]) -> str:
+    tools = ", ".join(f"{one['tool']} ({one['risk']})" for one in agent["tools"])
+    most = f"at most {agent['turns']} turns of at most {agent['calls_a_turn']} calls"
+    return f"{agent['path']}: {most}, {agent['steps']} steps without retries: {tools}"
 
 
 def _split_words(split: dict[str, Any]) -> str:

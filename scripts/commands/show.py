@@ -70,7 +70,8 @@ def _note(step: View) -> str:
     if step["route"]:
         return f"→ {step['route']}"
     by = f"by {step['by']}" if step["by"] not in {None, "step"} else ""
-    return str(step["reason"] or step["model"] or by)
+    called = step.get("tool") if "/call[" in step["path"] else None
+    return str(step["reason"] or step["model"] or by or called or "")
 
 
 def ending(found: View) -> None:

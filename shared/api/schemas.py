@@ -87,6 +87,7 @@ _STEP = {
     "attempt": _WHOLE,
     "retries": _WHOLE,
     "model": _or_null(_TEXT),
+    "tool": _or_null(_TEXT),
     "route": _or_null(_TEXT),
     "cost": _ref("Amount"),
     "reserved": _or_null(_ref("Amount")),

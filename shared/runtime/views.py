@@ -171,6 +171,7 @@ def step_view(step: Step, seen: Seen) -> View:
         "attempt": step.attempt,
         "retries": step.retries,
         "model": step.model,
+        "tool": step.tool or (step.call.tool if step.call else None),
         "route": step.route,
         "cost": amount(step.spent),
         "reserved": amount(step.hold) if step.open else None,

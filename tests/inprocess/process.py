@@ -59,22 +59,24 @@ def quiet_erp(file: Path) -> Erp:
 
 
 class Host:
-    """One process's host on the store at ``path``."""
+    """One process's host on the store at ``path``: of the invoice workflow, or of another one with its model."""
 
-    def __init__(self, path: Path, erp: str, amount: int = 120) -> None:
+    def __init__(self, path: Path, erp: str, amount: int = 120, unit: Any = INVOICE, answer: Any = None) -> None:
         lines = [{"description": "Paper", "total": amount - 20}]
         fields = {**FIELDS, "amount": amount, "net": amount - 20, "lines": lines}
         sure = {"category": "goods", "confidence": 0.95, "reason": "known vendor"}
-        models = FakeModels(lambda request: json.dumps(fields if "vendor" in request.schema["properties"] else sure))
+        models = FakeModels(
+            answer or (lambda request: json.dumps(fields if "vendor" in request.schema["properties"] else sure))
+        )
         self.workspace = Workspace(path)
         self.engine = self.workspace.engine(4)
         self.tools = ToolBox(TOOLS, {"ERP_URL": erp})
         self.handlers = self.workspace.handlers(self.engine, models, self.tools)
-        self.published = self.workspace.publish(INVOICE, FILE)
+        self.published = self.workspace.publish(unit, FILE)
         self.engine.open(self.handlers)
 
-    def start(self, key: str = "") -> str:
-        request = StartRequest(TENANT, "alex@example.test", "cli", {"document": "x"}, key or None)
+    def start(self, key: str = "", **data: str) -> str:
+        request = StartRequest(TENANT, "alex@example.test", "cli", data or {"document": "x"}, key or None)
         return start_run(self.handlers.steps, self.published, request)[0]
 
     def journal(self, run: str) -> Journal:
