@@ -16,8 +16,18 @@ Risk = Literal["read", "reversible", "irreversible"]
 OnError = Literal["fail", "pause", "continue"]
 Merge = Literal["by_step", "shallow", "deep", "list", "first"]
 StepType = Literal[
-    *("agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait"),
-    *("part", "turns", "turn"),
+    "agent",
+    "tool",
+    "transform",
+    "router",
+    "human_gate",
+    "sub_workflow",
+    "map",
+    "loop",
+    "wait",
+    "part",
+    "turns",
+    "turn",
 ]
 """As in the file, and: ``part``, a child execution that a large map or a long loop is split into; ``turns``, an agent
 with tools; ``turn``, one request of it."""
@@ -216,7 +226,7 @@ def _body(data: Mapping[str, Any]) -> Body:
 
 def _turns(data: Mapping[str, Any]) -> Turns:
     tools = {name: _step(tool) for name, tool in data["tools"].items()}
-    return Turns(**{**data, "turn": _step(data["turn"]), "tools": tools})
+    return Turns(_step(data["turn"]), tools, data["most"], data["at_once"])
 
 
 def _step(data: Mapping[str, Any]) -> StepPlan:

@@ -130,7 +130,7 @@ class _Graph:
     def _agent_tool(self, tool: AgentTool, limits: Limits) -> StepPlan:
         """Return the plan of the calls of one tool: a failure that leaves no doubt is for the model to read."""
         known = self.tools.get(tool.tool)
-        offer = {
+        offer: dict[str, Any] = {
             "description": tool.description or (known.description if known else ""),
             "parameters": known.parameters if known else {},
         }

@@ -129,7 +129,7 @@ def _of_call(place: Place[AnyStep], at: Path, call: ToolStep | AgentTool) -> Ite
     """Yield the fields of what undoes a call and of what looks for it; one of an agent is no step that has a name."""
     itself = isinstance(call, ToolStep)
     if call.compensate is not None:
-        names = ALWAYS | {"secrets", "call"} | (frozenset() if itself else {"result"})
+        names = ALWAYS | ({"secrets", "call"} if itself else {"secrets", "call", "result"})
         yield Field(place, (*at, "compensate", "with"), call.compensate.arguments, names, itself=itself)
     if call.reconcile is not None:
         names = frozenset({"call"})

@@ -98,7 +98,7 @@ def turn_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     def perform(_: Opened) -> Outcome:
         reply = host.models.complete(request)
         if not reply.calls:
-            output = {"reply": _parsed(reply, plan.output), "calls": []}
+            output: dict[str, Any] = {"reply": _parsed(reply, plan.output), "calls": []}
             return Outcome(used=_amount(reply.usage), output=_turned(host, task, plan, output, reply))
         if reply.stop_reason == "max_tokens":
             raise InvalidOutput("The reply was cut at max_tokens, so its calls are not complete.", usage=reply.usage)

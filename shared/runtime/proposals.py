@@ -6,7 +6,7 @@ of times. What passes is frozen as the record of a step that is ready to run; no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shared import values
 from shared.errors import PermanentFailure
@@ -53,7 +53,7 @@ def _judged(call: Proposal, tools: Mapping[str, StepPlan], *, last: bool) -> Jud
 
 def _fault(call: Proposal, tools: Mapping[str, StepPlan]) -> str:
     """Return why a call cannot be made as it is proposed; empty = it can."""
-    if call.tool not in tools:
+    if not isinstance(call.tool, str) or call.tool not in tools:  # pyright: ignore[reportUnnecessaryIsInstance]
         return f"there is no such tool here, only {', '.join(tools)}"
     size = _size(call.arguments)
     if size is None:
@@ -74,10 +74,12 @@ def _size(arguments: Any) -> int | None:
         return None
 
 
-def _kept(arguments: Any) -> Any:
+def _kept(arguments: Any) -> dict[str, Any]:
     """Return the arguments of a refused call, or none where they are no small object."""
-    size = _size(arguments) if isinstance(arguments, dict) else None
-    return arguments if size is not None and size <= MOST_KEPT else {}
+    if not isinstance(arguments, dict):
+        return {}
+    size = _size(arguments)
+    return cast("dict[str, Any]", arguments) if size is not None and size <= MOST_KEPT else {}
 
 
 def ready(judged: Sequence[Judged], turn: str, task: Task, blobs: Blobs) -> tuple[Step, ...]:

@@ -24,7 +24,7 @@ from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from shared.ledger.records import Step
     from shared.manifest import StepPlan
@@ -52,8 +52,8 @@ def next_turn(host: Host, task: Task) -> Next:
     return _next("done")
 
 
-def _next(what: str, step: str = "", calls: list[Mapping[str, str]] | None = None) -> Next:
-    return {"next": what, "step": step, "calls": calls or []}
+def _next(what: str, step: str = "", calls: Sequence[Mapping[str, str]] = ()) -> Next:
+    return {"next": what, "step": step, "calls": list(calls)}
 
 
 def _read(host: Host, journal: Journal, task: Task, plan: StepPlan) -> Snapshot:

@@ -183,3 +183,22 @@ def test_schema_is_json_and_names_every_step_type():
     assert found["$schema"]
     text = json.dumps(found)
     assert all(f'"{kind}"' in text for kind in ("agent", "map", "loop", "wait", "sub_workflow"))
+
+
+STOCK = ROOT / "workflows" / "stock_request.yaml"
+
+
+def test_an_agent_with_tools_is_planned_with_all_its_turns_and_calls():
+    facts = facts_of(Forecast(compile_file(STOCK)))
+    (agent,) = facts["agents"]
+    assert (agent["path"], agent["turns"], agent["calls_a_turn"], agent["steps"]) == ("serve", 6, 8, 54)
+    assert [tool["risk"] for tool in agent["tools"]] == ["read", "reversible"]
+    assert facts["cost_usd"]["ceiling"] == "0.100000"
+    assert facts["critical_path"][0]["seconds"] > 6 * (30 + 15)
+    assert "serve: at most 6 turns of at most 8 calls" in run("plan", STOCK).stdout
+
+
+def test_an_agent_with_tools_is_drawn_as_a_box_with_its_tools():
+    drawn = run("compile", STOCK, "--graph").stdout
+    assert 's_serve__reserve_article[["reserve_article · reversible"]]' in drawn
+    assert "at most 6 turns" in drawn

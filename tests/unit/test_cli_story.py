@@ -170,3 +170,40 @@ def test_the_column_of_paths_grows_with_them():
         s, *(event("step_completed", path, duration_ms=1000) for path in ("a", "revise[10]/draft_it", "b"))
     )
     assert second.index("1.00 s") == third.index("1.00 s") > first.index("1.00 s")
+
+
+def test_an_agent_is_told_by_its_turns_and_calls():
+    s = story()
+    used = {"usd": "0.001", "tokens": 100, "steps": 1}
+    lines = told(
+        s,
+        event("agent_entered", "desk", tools=["find", "book"]),
+        event("step_opened", "desk/turn[1]"),
+        event("step_completed", "desk/turn[1]", 1, used=used, duration_ms=1000),
+        event("call_proposed", "desk/turn[1]/call[0]", 1, tool="find"),
+        event("call_refused", "desk/turn[1]/call[1]", 1, tool="x\x1b[31m", reason="there is no such tool"),
+        event("step_opened", "desk/turn[1]/call[0]", 1),
+    )
+    assert lines[0].split() == ["▸", "desk", "may", "call", "find,", "book"]
+    assert lines[2].split()[:2] == ["✓", "desk/turn[1]"]
+    assert lines[3].split() == ["▸", "desk/turn[1]/call[0]", "calls", "find"]
+    assert lines[4].split()[2:] == ["x", "[31m", "is", "not", "called:", "there", "is", "no", "such", "tool"]
+    assert s.under_way() == "desk/turn[1]/call[0]"
+    assert told(s, event("step_completed", "desk", 3, used={}, duration_ms=0))[0].split()[2:4] == ["3.00", "s"]
+
+
+def test_in_a_map_an_agent_is_told_by_its_item():
+    s = story()
+    used = {"usd": "0.001", "tokens": 100, "steps": 1}
+    lines = told(
+        s,
+        event("map_entered", "each", items=1),
+        event("agent_entered", "each[0]/read", tools=["find"]),
+        event("step_completed", "each[0]/read/turn[1]", 1, used=used),
+        event("call_proposed", "each[0]/read/turn[1]/call[0]", 1, tool="find"),
+        event("step_completed", "each[0]/read", 2, used={}),
+        event("step_completed", "each[0]/yes", 2, used={}),
+    )
+    assert lines[1:5] == [None] * 4
+    assert lines[5].split()[-2:] == ["1/1", "items"]
+    assert "100 tokens" in lines[5]
