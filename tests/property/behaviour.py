@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import failure_named
+from shared.ports import ModelReply, Proposal, Usage
 
 if TYPE_CHECKING:
     from shared.ports import ModelRequest
@@ -50,19 +51,27 @@ def behave(arguments: dict[str, Any], call: Any) -> dict[str, Any]:
     return result(arguments["seed"], call.path) | {"from": arguments.get("from")}
 
 
-def reply(request: ModelRequest) -> str:
+def reply(request: ModelRequest) -> str | ModelReply:
     """Be the model: which one is asked, and what it is asked, decides whether it fails, errs, or answers well."""
     key, chance, *_ = request.prompt.split(maxsplit=2)
-    rolled = dice("model", key, request.prompt, request.model)
+    rolled = dice("model", key, request.prompt, request.model, *(["turn"] if request.turns else []))
     if rolled.random() < float(chance):
         kind = rolled.choice((*CLASSES, "invalid_output", "no json", "no object"))
         if kind not in {"no json", "no object"}:
             raise failure_named(kind, f"{kind} of {request.model}")
         return "I would rather not." if kind == "no json" else "[1, 2]"
+    if request.tools and rolled.random() < 0.6:
+        return proposals(int(key), float(chance), rolled)
     routes = re.findall(r"^- (\w+):", request.prompt, re.MULTILINE)
     if routes:
         return rolled.choice([*routes, f" {routes[0]}\n", "somewhere else"])
     return json.dumps(result(rolled.randrange(10**6), key))
+
+
+def proposals(seed: int, chance: float, rolled: Random) -> ModelReply:
+    """Propose some calls of the tool, and perhaps one of a tool that there is not."""
+    calls = [Proposal("behave", {"seed": seed, "chance": chance})] * rolled.randint(1, 3)
+    return ModelReply("", Usage(), "tool_use", (*calls, *rolled.choice(((), (Proposal("nothing", {}),)))))
 
 
 def comes(seed: int, path: str) -> str:

@@ -120,7 +120,8 @@ def _one_by_one(steps: Mapping[str, StepPlan], order: tuple[str, ...]) -> bool:
     """Tell whether never two steps are under way at once, in the bodies of maps and loops neither."""
     bodies = [(steps[name], steps[name].body) for name in order]
     inside = all(_one_by_one(body.steps, body.order) for _, body in bodies if body)
-    return sequential(steps, order) and inside and all(plan.spec.get("max_concurrency", 1) == 1 for plan, _ in bodies)
+    alone = all(plan.spec.get("max_concurrency", 1) == 1 and not plan.turns for plan, _ in bodies)
+    return sequential(steps, order) and inside and alone
 
 
 def differences(one: Result, other: Result) -> list[str]:

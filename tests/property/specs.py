@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shared.manifest import Body, StepPlan
+from behaviour import dice
+
+from shared.manifest import Body, Retry, StepPlan, Turns
 
 if TYPE_CHECKING:
     import itertools
@@ -77,7 +79,32 @@ class Specs:
         return replace(plan, spec=spec)
 
     def _agent(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
-        return replace(plan, spec=self._model(known, frame), output=REPLY)
+        asked = replace(plan, spec=self._model(known, frame), output=REPLY)
+        takes_turns = not plan.id.startswith("f") and dice("turns", self.seed, plan.id).random() < 0.4
+        return self._with_tools(asked) if takes_turns else asked
+
+    def _with_tools(self, plan: StepPlan) -> StepPlan:
+        """Let an agent call the tool, as the compiler would plan it."""
+        stays = plan.on_error == "pause" and plan.fallback is None
+        spec = {name: plan.spec[name] for name in ("model", "portable", "max_tokens")} | {"keep_turns": 1}
+        turn = StepPlan(
+            "turn",
+            "turn",
+            timeout=plan.timeout,
+            retry=plan.retry,
+            on_error="pause" if stays else "continue",
+            output=REPLY,
+            spec=spec,
+        )
+        offer = {name: value for name, value in call({}).items() if name != "with"} | {
+            "description": "",
+            "parameters": {},
+        }
+        tool = StepPlan("behave", "tool", retry=plan.retry, on_error="continue", spec=offer)
+        turns = Turns(turn, {"behave": tool}, 3, 2)
+        return replace(
+            plan, type="turns", retry=Retry(0), turns=turns, spec={"system": "", "prompt": plan.spec["prompt"]}
+        )
 
     def _model(self, known: list[str], frame: tuple[str, ...]) -> dict[str, Any]:
         """Return what a step needs to ask a model: whose turn it is decides how it answers."""
