@@ -96,15 +96,10 @@ class Specs:
             output=REPLY,
             spec=spec,
         )
-        offer = {name: value for name, value in call({}).items() if name != "with"} | {
-            "description": "",
-            "parameters": {},
-        }
+        offer = {"tool": "behave", "compensate": None, "reconcile": None, "description": "", "parameters": {}}
         tool = StepPlan("behave", "tool", retry=plan.retry, on_error="continue", spec=offer)
         turns = Turns(turn, {"behave": tool}, 3, 2)
-        return replace(
-            plan, type="turns", retry=Retry(0), turns=turns, spec={"system": "", "prompt": plan.spec["prompt"]}
-        )
+        return replace(plan, type="turns", retry=Retry(0), turns=turns, spec={"prompt": plan.spec["prompt"]})
 
     def _model(self, known: list[str], frame: tuple[str, ...]) -> dict[str, Any]:
         """Return what a step needs to ask a model: whose turn it is decides how it answers."""

@@ -9,7 +9,9 @@ from shared.definition.checks import RULES, check
 from shared.definition.loader import load_file, load_text
 from shared.definition.models import (
     Agent,
+    AgentTool,
     Budget,
+    ContextPolicy,
     EventWait,
     Gate,
     Loop,
@@ -257,7 +259,7 @@ def test_the_examples_of_the_reference_have_no_findings():
 def test_the_reference_names_every_field():
     page = (WORKFLOWS / "README.md").read_text()
     calls = (Agent, ToolStep, Transform, Router, Route, Gate, Retry, Reconcile, Budget)
-    kinds = (Workflow, *calls, SubWorkflow, Map, Loop, Wait, EventWait)
+    kinds = (Workflow, AgentTool, ContextPolicy, *calls, SubWorkflow, Map, Loop, Wait, EventWait)
     for kind in kinds:
         for name, field in kind.model_fields.items():
             assert f"{field.alias or name}" in page

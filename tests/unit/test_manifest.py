@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shared.manifest import Body, Edge, Limits, Manifest, Retry, StepPlan
+from shared.manifest import Body, Edge, Limits, Manifest, Retry, StepPlan, Turns
 
 
 def test_a_manifest_is_read_back_as_it_was_written():
@@ -13,8 +13,9 @@ def test_a_manifest_is_read_back_as_it_was_written():
     steps = {
         "a": StepPlan("a", "map", dependents=("c",), wakes=("c",), join=2, body=body, spec={"k": [1]}),
         "c": StepPlan("c", "agent", (Edge("a", optional=True),), output={"type": "object"}, on_error="fail"),
+        "d": StepPlan("d", "turns", turns=Turns(StepPlan("turn", "turn", budget=Limits(usd=1)), {"b": inner}, 3, 2)),
     }
-    manifest = Manifest("w", "h", {"type": "object"}, Limits(tokens=3), steps, ("a", "c"), deadline=5.0)
+    manifest = Manifest("w", "h", {"type": "object"}, Limits(tokens=3), steps, ("a", "c", "d"), deadline=5.0)
     assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
 
 
