@@ -159,5 +159,5 @@ def _bodies(api: Api, run: str) -> Bodies:
 def way_on(run: str, found: str) -> str:
     """Return what a person can do about a run in a state of HUMAN."""
     if found == "paused":
-        return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, fail)"
+        return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, did_not_happen, fail)"
     return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"

@@ -292,12 +292,16 @@ def cancel(
     _go_on(api, answer, f"Run {run} is being cancelled.", as_json=as_json)
 
 
+_ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
+_ACTIONS_SHOWN = "retry, skip, accept (a given result), did_not_happen (a call in doubt) or fail"
+
+
 @runs.command()
 def resume(  # noqa: PLR0913 - options
     *,
     run: RunArgument,
     step: Annotated[str | None, typer.Option(help="The paused step; needed only where several are.")] = None,
-    action: Annotated[str, typer.Option(help="retry, skip, accept (a given result) or fail.")] = "retry",
+    action: Annotated[str, typer.Option(help=f"{_ACTIONS_SHOWN}.")] = "retry",
     result: Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The step's result, for accept.")] = None,
     usd: Annotated[str | None, typer.Option("--raise-usd", help="Raise the run's limit by this many USD.")] = None,
     tokens: Annotated[int | None, typer.Option("--raise-tokens", min=1, help="Raise its limit of tokens.")] = None,
@@ -313,10 +317,12 @@ def resume(  # noqa: PLR0913 - options
 
     signalbox runs resume RUN --action accept --result '{"document": "DOC-17"}'
 
+    signalbox runs resume RUN --step post --action did_not_happen
+
     signalbox runs resume RUN --raise-usd 0.25
     """
-    if action not in {"retry", "skip", "accept", "fail"}:
-        raise typer.BadParameter("use retry, skip, accept or fail", param_hint="--action")
+    if action not in _ACTIONS:
+        raise typer.BadParameter(f"use {_ACTIONS_SHOWN}", param_hint="--action")
     if (action == "accept") != (result is not None):
         raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
     api = target(url, token, in_process=in_process, about=run)

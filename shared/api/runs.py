@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shared.runtime.parking import Raise
     from shared.runtime.task import Task
 
-ACTIONS = ("retry", "skip", "accept", "fail")
+ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
 EVENTS_LIMIT = 1000
 LIST_LIMIT = 100
 

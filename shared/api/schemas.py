@@ -185,7 +185,7 @@ SCHEMAS: dict[str, Schema] = {
     "SendEvent": _object({"name": {"type": "string", "minLength": 1, "maxLength": 100}}, {"data": _ANY}),
     "CancelRun": _object({}, {"reason": {"type": "string", "maxLength": 300}}),
     "ResumeStep": _object(
-        {"step": _TEXT, "action": {"enum": ["retry", "skip", "accept", "fail"]}},
+        {"step": _TEXT, "action": {"enum": ["retry", "skip", "accept", "did_not_happen", "fail"]}},
         {"result": _ANY, "raise": _object({}, _MORE)},
     ),
     "Decide": _object(

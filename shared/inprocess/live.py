@@ -84,7 +84,7 @@ class Live:
         """Return walks for the steps of ``graph`` whose turn has come."""
         made: list[Walk] = []
         for plan in graph.begin(after, over):
-            entry = entry_of(plan, f"{graph.scope}{plan.id}", self.records, now)
+            entry = entry_of(f"{graph.scope}{plan.id}", self.records, now)
             made.append(Walk(walk_step(plan, graph.scope, entry), graph, plan))
         return made
 

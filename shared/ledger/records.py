@@ -177,6 +177,7 @@ class Step(Record):
     surely dead at ``lease`` (ms).
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
+    ``probes`` were asked about its call, the last one at ``probed`` (ms).
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
@@ -224,6 +225,8 @@ class Step(Record):
     slot: bool = False
     parts: int = 0
     first: int = 0
+    probes: int = 0
+    probed: int | None = None
     cascade: str | None = None
     action: dict[str, Any] | None = None
 
@@ -235,7 +238,7 @@ class Step(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate(Record):
-    """One request for a person's decision, bound by ``digest`` to what will run."""
+    """One request for a person's decision, bound by ``digest`` to what will run, and to one ``dispatch`` of it."""
 
     NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value}
 
@@ -250,6 +253,7 @@ class Gate(Record):
     risk: str | None = None
     arguments: Value | None = None
     digest: str = ""
+    dispatch: int = 1
     subject: str = ""
     show: Value | None = None
     roles: tuple[str, ...] = ()

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from shared import values
 from shared.budget import rules
 from shared.errors import (
     InvalidOutput,
-    PermanentFailure,
     PolicyViolation,
     StepFailure,
     TransientFailure,
-    UnknownOutcome,
 )
-from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
+from shared.runtime import probing
+from shared.runtime.denials import call_key
+from shared.runtime.outputs import checked
 from shared.runtime.protocol import Ask, Opened, Outcome
 from shared.runtime.scopes import COMPENSATE
 from shared.tools.registry import Call as ToolContext
@@ -27,6 +27,7 @@ from shared.tools.registry import Call as ToolContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from shared.ledger.records import Run
     from shared.manifest import StepPlan
     from shared.ports import ModelReply, Usage
     from shared.runtime.host import StepHost
@@ -73,17 +74,6 @@ def model_request(plan: StepPlan, arguments: Mapping[str, Any], retries: int) ->
     )
 
 
-def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
-    """Return what keeps ``output`` from fitting ``schema``, or None when it fits."""
-    if not schema:
-        return None
-    import jsonschema  # noqa: PLC0415 - 0.2 s that only steps with a schema pay
-
-    library = cast("Any", jsonschema)
-    error = library.exceptions.best_match(library.Draft202012Validator(schema).iter_errors(output))
-    return None if error is None else f"{error.json_path}: {error.message}"[:500]
-
-
 def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Snapshot, known: Step | None) -> Amount:
     """Return the worst case. The bound that needs no request is used where it fits; else the provider counts."""
     bound = _amount(host.models.ceiling(request))
@@ -96,19 +86,7 @@ def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Sna
 def _complete(host: StepHost, task: Task, plan: StepPlan, request: ModelRequest) -> Outcome:
     reply = host.models.complete(request)
     output = _parsed(reply, plan.output)
-    return Outcome(used=_amount(reply.usage), output=_checked(host, task, plan, output, reply.usage))
-
-
-def _checked(host: StepHost, task: Task, plan: StepPlan, output: Any, usage: Usage | None = None) -> values.Value:
-    """Store what a call returned. Raises InvalidOutput when it does not fit its schema or is no JSON at all."""
-    try:
-        wrong = fits(output, plan.output)
-        stored = _stored(host, task, output)
-    except (PermanentFailure, RecursionError) as error:
-        raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
-    if wrong:
-        raise InvalidOutput(f"The output of {plan.id} does not fit its schema at {wrong}", usage=usage)
-    return stored
+    return Outcome(used=_amount(reply.usage), output=checked(host, task, plan, output, reply.usage))
 
 
 def _parsed(reply: ModelReply, schema: Mapping[str, Any] | None) -> Any:
@@ -134,7 +112,7 @@ def llm_router_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen:
         names = {route["to"] for route in plan.spec["routes"]}
         chosen = reply.text.strip() if reply.text.strip() in names else plan.spec["default"]
         decision = {"route": chosen, "answer": reply.text[:500], "strategy": "llm"}
-        kept = _checked(host, task, plan, decision, reply.usage)
+        kept = checked(host, task, plan, decision, reply.usage)
         return Outcome(used=_amount(reply.usage), output=kept, route=chosen)
 
     return Prepared(ask, perform)
@@ -157,8 +135,8 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
         names = host.names(task, seen, plan, **_undone_call(path, seen))
         arguments = names.render(plan.spec.get("with") or {})
     stored = _stored(host, task, arguments)
-    check_approval(plan, task, seen, stored.digest)
-    entry = known.call if known and known.call else ledger_entry(task, plan, path, stored.digest, now)
+    entry = known.call if known and known.call else ledger_entry(seen.run, plan, path, stored.digest, now)
+    check_approval(plan, task, seen, entry)
     hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
     ask = Ask(task, plan, path, hold, stored, now, call=entry)
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
@@ -173,27 +151,27 @@ def _undone_call(path: str, seen: Snapshot) -> dict[str, Any]:
     return {"call": {"idempotency_key": undone.call.key}}
 
 
-def ledger_entry(task: Task, plan: StepPlan, path: str, digest: str, now: int) -> Call:
+def ledger_entry(run: Run, plan: StepPlan, path: str, digest: str, now: int) -> Call:
     """Return the intent of a call. Its key is the same on every attempt of one dispatch."""
     tool = plan.spec["tool"]
-    key = sha256(f"{task.tenant}|{task.run}|{path}|1|{tool}|{digest}".encode())
-    return Call(tool=tool, risk=plan.risk, dispatch=1, digest=digest, key=key, at=now)
+    return Call(tool, plan.risk, 1, digest, key=call_key(run, path, tool, digest, 1), at=now)
 
 
-def check_approval(plan: StepPlan, task: Task, seen: Snapshot, digest: str) -> None:
+def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> None:
     """Refuse a call that a person was asked about and did not approve exactly so, or that needs a person and had none.
 
     Raises PolicyViolation.
     """
     gate = seen.gate(f"{task.scope}{plan.approved_by}") if plan.approved_by else None
+    irreversible = plan.risk == "irreversible"
     if gate is None:
-        if plan.risk == "irreversible":
+        if irreversible:
             raise PolicyViolation(f"Step {plan.id} is irreversible and no approval of it is recorded. Ask for one.")
         return
-    if gate.status != "approved" or gate.digest != digest:
+    if gate.status != "approved" or gate.digest != call.digest or (irreversible and gate.dispatch != call.dispatch):
         raise PolicyViolation(
-            f"Step {plan.id} would run with arguments {digest[:12]}, but gate {gate.step} is {gate.status} for "
-            f"{gate.digest[:12]}. Ask for a new approval.",
+            f"Step {plan.id} would run with arguments {call.digest[:12]}, dispatch {call.dispatch}, but gate "
+            f"{gate.step} is {gate.status} for {gate.digest[:12]}, dispatch {gate.dispatch}. Ask for a new approval.",
         )
 
 
@@ -203,12 +181,14 @@ def _invoke(
     used, found = opened.step.hold, None
     if opened.interrupted:
         with _doubting():
-            found = _probe(host, plan, opened, arguments, call)
+            found = probing.ask(host, plan, arguments, call, opened.step.ended or 0)
+            if found:
+                probing.check_conclusive(found, plan)
     # Only a probe that found nothing proves that the call before has not happened.
-    with _doubting() if opened.interrupted and not plan.spec.get("reconcile") else nullcontext():
-        output = found if found is not None else host.tools.invoke(plan.spec["tool"], arguments, call)
-    kept = _checked(host, task, plan, output)
-    return Outcome(used=used, output=kept, by="reconcile" if found is not None else "step")
+    with _doubting() if opened.interrupted and not found else nullcontext():
+        there = found and found.found
+        output = found.value if found and there else host.tools.invoke(plan.spec["tool"], arguments, call)
+    return Outcome(used=used, output=checked(host, task, plan, output), by="reconcile" if there else "step")
 
 
 @contextmanager
@@ -219,25 +199,6 @@ def _doubting() -> Generator[None]:
     except StepFailure as failure:
         failure.uncertain = True
         raise
-
-
-def _probe(host: StepHost, plan: StepPlan, opened: Opened, arguments: Mapping[str, Any], call: ToolContext) -> Any:
-    """Ask the far side whether an interrupted call had happened. Returns its result, or None: it had not.
-
-    Raises UnknownOutcome while "not found" proves nothing yet.
-    """
-    probe = plan.spec.get("reconcile")
-    if not probe or opened.step.call is None:
-        return None
-    from shared.definition.expressions import evaluate, render  # noqa: PLC0415 - only after an interruption
-
-    names = {"call": {"idempotency_key": call.idempotency_key, "arguments": dict(arguments)}}
-    answer = host.tools.invoke(probe["tool"], render(probe["with"], names), call)
-    if evaluate(probe["found"], {**names, "result": answer}) is True:
-        return answer
-    if host.clock.now() < opened.step.call.at + int((probe.get("conclusive_after") or 0) * 1000):
-        raise UnknownOutcome(f"{probe['tool']} did not find the interrupted call, which proves nothing so early.")
-    return None
 
 
 def _first_arguments(host: StepHost, known: Step | None) -> Any:

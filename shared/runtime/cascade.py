@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Failure, Gate, Head, Step
-from shared.runtime import protocol
+from shared.runtime import probing, protocol
 from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_of
@@ -100,6 +100,8 @@ def _fails_whole(manifest: Manifest, scope: str) -> bool:
 
 CHILD_PAUSE, LONGEST_CHILD_PAUSE = 2_000, 900_000
 """First and longest pause (ms) before looking again whether a child that must end has ended."""
+LONGEST_DOUBT = 900_000
+"""Longest pause (ms) for which a probe's proof is waited for before a person is asked."""
 GATE_PAUSE, LONGEST_GATE_PAUSE = 5_000, 900_000
 """First and longest pause (ms) before a gate whose handler failed is announced again; it can be decided meanwhile."""
 
@@ -170,7 +172,7 @@ def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
 def _in_failed_item(case: Case, visit: Visit) -> Change[Action]:
     """End a step whose item has failed around it; only what became of its call is still for a person to say."""
     if protocol.in_doubt(case.step) or protocol.in_doubt(case.beside):
-        return _pause(case, visit, "unknown_outcome")
+        return _doubt(case, visit)
     return _remember(case, visit, act("fail")) if case.notes or case.step.slot else Change(act("fail"))
 
 
@@ -207,13 +209,13 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
     failure = case.step.failure or visit.engine_failure
     case = replace(case, step=replace(case.step, failure=failure))
     if case.step.status == "unknown" or failure.error_class == "unknown_outcome" or _in_doubt(case.step, visit.plan):
-        return _pause(case, visit, "unknown_outcome")
+        return _doubt(case, visit)
     if failure.error_class == "budget":
         return _pause(case, visit, "budget_exceeded")
     if _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
-    if _leaves_doubt(case, visit):
-        return _pause(case, visit, "unknown_outcome")
+    if _leaves_doubt(case, visit) or (protocol.in_doubt(case.step) and _until_probe(case, visit) is not None):
+        return _doubt(case, visit)
     if _may_stand_in(case, visit.plan):
         # One that was chosen before and left nothing was interrupted: it is begun again a few times.
         again = replace(case.step, retries=case.step.retries + (case.step.action == act("fallback")))
@@ -236,6 +238,25 @@ def _leaves_doubt(case: Case, visit: Visit) -> bool:
     policy, last = visit.plan.on_error, visit.plan.fallback is None or case.beside is not None
     asks = last and (policy == "pause" or (policy == "fail" and not visit.task.scope))
     return protocol.in_doubt(case.step) and not asks
+
+
+def _doubt(case: Case, visit: Visit) -> Change[Action]:
+    """Have the far side asked what became of the call, where the definition says how; else, or in vain, a person."""
+    pause = _until_probe(case, visit)
+    if pause is None:
+        return _pause(case, visit, "unknown_outcome")
+    if case.step.status != "unknown":
+        case = case.noted(Note("step_unknown", case.step.path, case.step.attempt))
+    head, step = protocol.park(case.head, case.step, "unknown_outcome")
+    return _remember(replace(case, head=head, step=step), visit, act("retry", pause))
+
+
+def _until_probe(case: Case, visit: Visit) -> int | None:
+    """Return the milliseconds until the far side is asked about the step's call; None = it is not, or much later."""
+    if protocol.in_doubt(case.beside):
+        return None
+    pause = probing.patient_pause(visit.plan, case.step, visit.now)
+    return pause if pause is None or pause <= LONGEST_DOUBT else None
 
 
 def _given_up(case: Case, visit: Visit) -> Case:

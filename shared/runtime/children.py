@@ -16,13 +16,13 @@ from shared.errors import BudgetExceeded, Conflict, PermanentFailure, StepFailur
 from shared.ids import ulid_from
 from shared.ledger.records import Amount, Failure, Park, Run, Step
 from shared.runtime import protocol
-from shared.runtime.calls import fits
 from shared.runtime.ending import execution_input, request
 from shared.runtime.envelopes import envelope
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.maps import items_of, sinks
+from shared.runtime.outputs import fits
 from shared.runtime.protocol import Outcome
 from shared.runtime.runs import NewRun, StartRequest
 from shared.runtime.scopes import is_part, range_of

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.errors import InvalidOutput, StepFailure, TransientFailure
 from shared.runtime import protocol
-from shared.runtime.calls import fits
 from shared.runtime.children import answer_parent
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note
+from shared.runtime.outputs import fits
 from shared.runtime.protocol import Outcome
 from shared.runtime.scopes import range_of
 from shared.runtime.settle import settle, skip_unreached, unsettled

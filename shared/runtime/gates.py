@@ -10,10 +10,12 @@ from shared.errors import Conflict, Forbidden, NotFound, PermanentFailure, StepF
 from shared.ids import sha256
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.runtime import protocol
+from shared.runtime.denials import asks_again, decided_again
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import graph_at
+from shared.runtime.parking import answered, send_word
+from shared.runtime.scopes import PAUSE, graph_at, scope_of
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 from shared.runtime.task import run_task
@@ -245,14 +247,27 @@ def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     or ``digest`` is not what the gate is bound to.
     """
     now = host.clock.now()
-    seen = journal.read([f"GATE#{path}", f"STEP#{path}", "RUN"])
+    seen = _read_gate(journal, path)
     gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now))
+    if gate.dispatch > 1 and gate.approves:
+        send_word(host, after, f"{scope_of(path)}{gate.approves}")
+        return gate
     step = after.step(path)
     if step and step.settled:
         # The gate's own state only goes on; whoever waits for it elsewhere in the graph is woken by whoever settles it.
         settle(host, run_task(after.run, after.head.epoch, path), step)
     answer(host, gate)
     return gate
+
+
+def _read_gate(journal: Journal, path: str) -> Snapshot:
+    """Read what a decision is about; of a gate that was asked once more, also the parked step that waits for it."""
+    seen = journal.read([f"GATE#{path}", f"STEP#{path}", "RUN"])
+    gate = seen.gate(path)
+    if gate is None or gate.dispatch == 1:
+        return seen
+    step = f"{scope_of(path)}{gate.approves}"
+    return journal.read([f"GATE#{path}", f"STEP#{path}", "RUN", f"STEP#{step}", f"PARK#{step}{PAUSE}"])
 
 
 def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]:
@@ -266,8 +281,18 @@ def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]
     decided = replace(gate, status=word.decision, decided=now, by=word.by, note=word.note, tenant_pending=None)
     head = replace(seen.head, waiting=seen.head.waiting - 1)
     data = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
+    parked = asks_again(seen, decided)
+    if parked:
+        return _decided_again(seen, decided, head, parked, data)
     closed, note = _closed(head, step, decided, now)
     return Change(decided, (head, closed, decided), (Note("gate_decided", path, None, data), note))
+
+
+def _decided_again(seen: Snapshot, gate: Gate, head: Head, parked: Step, data: Mapping[str, Any]) -> Change[Gate]:
+    """Let a parked step go on whose gate was decided once more; the gate's own step has settled long ago."""
+    records, notes = decided_again(head, parked, gate)
+    answer = answered(seen, parked.path, "retry" if gate.status == "approved" else "recheck")
+    return Change(gate, (*records, gate, answer), (Note("gate_decided", gate.path, None, data), *notes))
 
 
 def _closed(head: Head, step: Step, gate: Gate, now: int) -> tuple[Step, Note]:
@@ -295,6 +320,8 @@ def _refuse(head: Head, gate: Gate, word: Word, now: int) -> None:
 
 def answer(host: Host, gate: Gate) -> None:
     """Send a decided gate's outcome to its token: success, or a failure that leads to the cascade."""
+    if not gate.token:
+        return  # the parked step that it was asked for once more holds the token, and is answered by its own record
     if gate.status == "approved":
         host.engine.succeed(gate.token, {"status": "completed", "route": ""})
     elif gate.status != "open":

@@ -15,11 +15,12 @@ from shared.budget.rules import NANO
 from shared.errors import Conflict, InvalidRequest, NotFound
 from shared.ledger.records import Head, Park, Run, Step
 from shared.runtime import protocol
-from shared.runtime.calls import fits
 from shared.runtime.cascade import act
+from shared.runtime.denials import NEEDS_APPROVAL, deny
 from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.outputs import fits
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from shared.runtime.host import Host
     from shared.runtime.task import Task
 
-Resumption = Literal["retry", "skip", "accept", "fail"]
+Resumption = Literal["retry", "skip", "accept", "did_not_happen", "fail"]
 
 
 def await_step(host: Host, task: Task) -> None:
@@ -75,9 +76,9 @@ def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
     step = seen.step(path)
     if seen.head.unwinding or seen.head.ended:
         return act("fail")
-    if step is None or (step.status in protocol.PARKED and not step.settled):
+    if step is None or (step.status in protocol.PARKED and not step.settled) or step.reason == NEEDS_APPROVAL:
         return None
-    return act("retry")
+    return act("recheck" if step.status == "failed" else "retry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +108,12 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     plan = plan_of(host.manifest(task), task.path)
     accepted = _accepted(host, task, plan, order)
     journal = host.journal(task)
-    seen = journal.read(_resume_keys(task.path))
+    seen = journal.read(_resume_keys(task.path, plan))
     if order.action == "fail":
         _fail_whole(host, seen, task, order, unwind_machine)
     now = host.clock.now()
     _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, accepted, now))
-    _send(host, after, task.path)
+    send_word(host, after, task.path)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
     return after
@@ -127,14 +128,16 @@ def _fail_whole(host: Host, seen: Snapshot, task: Task, order: Order, unwind_mac
         seen = above.read(["RUN"])
 
 
-def _resume_keys(path: str) -> set[str]:
+def _resume_keys(path: str, plan: StepPlan) -> set[str]:
     """Return the sort keys that deciding about a paused step needs: itself, what stands beside it and around it."""
     own = path.removesuffix(COMPENSATE).removesuffix(FALLBACK)
     steps = {f"STEP#{one}" for one in (path, own, f"{own}{FALLBACK}")}
-    return {*steps, *frame_keys(scope_of(own)), f"PARK#{_pause_path(path)}", "RUN"}
+    gate = {f"GATE#{scope_of(own)}{plan.approved_by}"} if plan.approved_by else set[str]()
+    return {*steps, *gate, *frame_keys(scope_of(own)), f"PARK#{_pause_path(path)}", "RUN"}
 
 
-def _send(host: Host, seen: Snapshot, path: str) -> None:
+def send_word(host: Host, seen: Snapshot, path: str) -> None:
+    """Answer the token with which the step at ``path`` is parked, if a person's word has been recorded."""
     park, answer = seen.park(_pause_path(path)), _answer(seen, path)
     if park and park.token and answer:
         host.engine.succeed(park.token, answer)
@@ -177,25 +180,40 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     beside = seen.step(f"{path}{FALLBACK}")
     if step.status == "unknown" and order.action == "retry" and not _repeatable(seen, step, beside):
         raise Conflict(
-            f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then accept its "
-            "result, skip the step, or fail the run.",
+            f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then say accept with "
+            "its result, did_not_happen, skip, or fail.",
             code="unknown_outcome",
         )
     if step.type in {"map", "loop"} and order.action == "retry":
         what = f"Step {path} is a {step.type}: accept a result, skip it or fail the run. Its failed parts stay failed."
         raise Conflict(what, code="not_retryable")
     run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
+    if order.action == "did_not_happen":
+        return _denied(seen.with_([head]), step, run, order, now)
     head, step, notes = _resumed(head, step, order, accepted, now)
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
     note = Note("step_resumed", path, None, {"action": order.action, "by": order.by})
-    # The answer stands in the registration, so that it is sent even if this process dies now; and it is written even
-    # where there is none yet, so that one which comes meanwhile is seen.
-    park = seen.park(_pause_path(path)) or Park(path=_pause_path(path), kind="pause")
-    parked = replace(park, answer="fail" if order.action == "fail" else "retry")
+    parked = answered(seen, path, "fail" if order.action == "fail" else "retry")
     records = (head, step, *stand_in, parked, *protocol.beside(step, seen), *run)
     return Change(None, records, (note, *notes))
+
+
+def _denied(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
+    answer, records, notes = deny(seen, step, order.by, now)
+    parked = (answered(seen, step.path, answer),) if answer else ()
+    note = Note("step_resumed", step.path, None, {"action": order.action, "by": order.by})
+    return Change(None, (*records, *parked, *run), (note, *notes))
+
+
+def answered(seen: Snapshot, path: str, answer: str) -> Park:
+    """Return the registration of the parked step with its answer, which is sent even if this process dies now.
+
+    It is written even where there is none yet, so that one which comes meanwhile is seen.
+    """
+    park = seen.park(_pause_path(path)) or Park(path=_pause_path(path), kind="pause")
+    return replace(park, answer=answer)
 
 
 def _repeatable(seen: Snapshot, step: Step, beside: Step | None) -> bool:

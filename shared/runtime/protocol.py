@@ -132,6 +132,7 @@ def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, St
     note = Note("attempt_lost", step.path, step.attempt, {"used": shown(step.hold), "error": error})
     spent = step.spent + step.hold
     freed = replace(step, open=False, fence=step.fence + 1, hold=Amount(), spent=spent, holder=None)
+    freed = replace(freed, ended=min(now, step.lease))  # its call cannot have begun later
     # An attempt is not active beyond its time-out, but whatever closed after that was.
     over = min(now, max(step.until, head.last_close))
     return rules.release(head, step.hold, step.hold, over), freed, note
@@ -164,6 +165,7 @@ def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Chang
         arguments=ask.arguments,
         model=ask.model,
         failure=None,
+        probes=0,
         started=step.started or ask.now,
         opened=ask.now,
     )

@@ -11,9 +11,9 @@ from shared.errors import Conflict, InvalidRequest, StoreConflict
 from shared.ids import ulid
 from shared.ledger.records import Event, Head, Request, Run, request_partition, revive, run_partition
 from shared.ports import Key, Write
-from shared.runtime.calls import fits
 from shared.runtime.ending import execution_input
 from shared.runtime.journal import Journal
+from shared.runtime.outputs import fits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

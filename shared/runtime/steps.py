@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.errors import BudgetExceeded, InvalidOutput, SignalboxError, StepFailure, TransientFailure
 from shared.runtime import protocol
-from shared.runtime.calls import agent_call, check_time, fits, llm_router_call, tool_call, usage_of
+from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, usage_of
 from shared.runtime.envelopes import find_more
 from shared.runtime.host import plan_of
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
+from shared.runtime.outputs import fits
+from shared.runtime.probing import probe, probe_step
 from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
 from shared.runtime.scopes import COMPENSATE, FALLBACK, frame_keys
 from shared.runtime.settle import settle
@@ -42,15 +44,19 @@ def check_open(seen: Snapshot) -> None:
 
 
 def run_step(host: StepHost, task: Task) -> dict[str, Any]:
-    """Take the step of ``task`` as far as it goes. Returns what control flow needs.
+    """Take the step of ``task`` as far as it goes, or ask what became of its call. Returns what control flow needs.
 
     Raises the attempt's StepFailure after it was recorded: the engine then asks the cascade.
     """
+    if task.op == "probe":
+        return probe_step(host, task)
     path = task.path + _SUFFIX[task.op]
     plan = plan_of(host.manifest(task), path, task.template)
     journal = host.journal(task)
     seen = journal.read({*host.keys(task, plan), f"STEP#{task.path}", f"STEP#{path}"})
     known = seen.step(path)
+    if known and known.status == "unknown" and plan.spec.get("reconcile"):
+        known = _probed(host, task, plan, known, journal)
     step = known if known and known.settled else _attempt(host, task, plan, path, journal, seen)
     if task.op == "fallback":
         step = journal.read([f"STEP#{task.path}"]).step(task.path) or step
@@ -91,6 +97,14 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
     if isinstance(opening, Opened):
         return _call(host, prepared, opening, journal, seen)
     raise _not_opened(path, opening)
+
+
+def _probed(host: StepHost, task: Task, plan: StepPlan, doubtful: Step, journal: Journal) -> Step:
+    """Have the far side say what became of the step's call. Raises NotOpened unless that settles it."""
+    step = probe(host, task, plan, doubtful, journal)
+    if step is None or not step.settled:
+        raise NotOpened(f"Step {doubtful.path}: {step.failure.message if step and step.failure else 'it is gone'}")
+    return step
 
 
 def _open(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:

@@ -10,6 +10,7 @@ from shared.runtime import protocol
 from shared.runtime.children import answer_parent, living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.probing import next_probe
 from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ UNDO_ATTEMPTS = 4
 def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
     """Do the next thing that unwinding needs.
 
-    Returns the action: ``wait`` with seconds, ``compensate`` with a step, or ``done``.
+    Returns the action: ``wait`` with seconds, ``compensate`` or ``probe`` with a step, or ``done``.
     """
     journal = host.journal(task)
     seen = journal.read_all()
@@ -38,9 +39,9 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
     seen = _answer_all(host, journal, seen)
-    seconds = _still_open(host, journal, seen, unwind_machine)
-    if seconds is not None:
-        return _answer("wait", seconds=seconds)
+    standing = _still_open(host, journal, seen, unwind_machine)
+    if standing:
+        return standing
     step = _next_compensation(seen)
     if step is None:
         _end(journal, seen, host.clock.now())
@@ -51,14 +52,24 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
     return _undo(journal, seen, step)
 
 
-def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: str) -> int | None:
-    """Return the seconds to wait while children, attempts or doubts are open; None = nothing is."""
+def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: str) -> dict[str, Any] | None:
+    """Return what is to be done while children, attempts or doubts are open; None = nothing is."""
     if end_children(host, seen, "", "cancelled", unwind_machine):
-        return CHILD_PAUSE
+        return _answer("wait", seconds=CHILD_PAUSE)
     if seen.head.open:
-        return _drain(host, journal, seen)
-    doubt = any(step.status == "unknown" and not step.settled for step in seen.steps())
-    return PATIENCE if doubt else None
+        return _answer("wait", seconds=_drain(host, journal, seen))
+    if any(step.status == "unknown" and not step.settled for step in seen.steps()):
+        return _ask(host, seen)
+    return None
+
+
+def _ask(host: Host, seen: Snapshot) -> dict[str, Any]:
+    """Have the far side say what became of a call, where the definition tells how; else wait for a person's word."""
+    found = next_probe(host.definitions.manifest(seen.run.workflow, seen.run.version), seen, host.clock.now())
+    if found is None:
+        return _answer("wait", seconds=PATIENCE)
+    step, pause = found
+    return _answer("wait", seconds=min(PATIENCE, -(-pause // 1000))) if pause else _answer("probe", step=step.path)
 
 
 def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:

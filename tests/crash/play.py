@@ -49,6 +49,7 @@ class Play:
     tap: Tap = field(default_factory=Tap)
     found: Callable[[Step], Any] = lambda _: None
     verdict: str = "retry"
+    doubt: str = "skip"
     executions: dict[tuple[str, str], Execution] = field(default_factory=dict)
     acted: bool = False
     _finalised: set[tuple[str, str]] = field(default_factory=set)
@@ -114,7 +115,7 @@ class Play:
             self.world.clock.sleep(PAUSE)
         elif self.parked():
             self.attend()
-        elif open_gates and not self.acted:
+        elif open_gates and (not self.acted or open_gates[0].dispatch > 1):
             self.acted = True
             self.act(self)
         elif open_gates:
@@ -196,7 +197,7 @@ class Play:
         order = Order(self.verdict, "ops")
         if step.status == "unknown":
             result = self.found(step)
-            order = Order("skip", "ops") if result is None else Order("accept", "ops", result=result)
+            order = Order(self.doubt, "ops") if result is None else Order("accept", "ops", result=result)
         elif step.path.endswith(COMPENSATE):
             order = Order("retry", "ops")
         resume_step(self.world.steps, self.task(run, step.path), order, UNWIND)

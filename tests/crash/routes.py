@@ -21,6 +21,8 @@ from shared.testing import FakeModels, FakeTools
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.runtime.parking import Resumption
+
 
 class Erp:
     """The far side: one document a key, however often it is asked."""
@@ -67,6 +69,9 @@ class Bank:
         self.transfers += 1
         return {"transfer": self.transfers}
 
+    def find(self, *_: Any) -> dict[str, Any]:
+        return {"transfer": self.transfers, "count": self.transfers}
+
     def found(self, _: Any) -> Any:
         return {"transfer": 1} if self.transfers else None
 
@@ -93,8 +98,10 @@ def invoice(amount: int, act: Callable[[Play], None], verdict: str = "retry", **
     return make
 
 
-def payment(act: Callable[[Play], None]) -> Callable[[Tap], Any]:
-    """Return a route through a gate to an irreversible call."""
+def payment(
+    act: Callable[[Play], None], *, doubt: Resumption = "skip", reconcile: dict[str, Any] | None = None
+) -> Callable[[Tap], Any]:
+    """Return a route through a gate to an irreversible call; ``doubt`` is what people say of one that is not there."""
 
     def make(tap: Tap) -> tuple[Play, Bank]:
         bank = Bank()
@@ -102,12 +109,12 @@ def payment(act: Callable[[Play], None]) -> Callable[[Tap], Any]:
         gate = StepPlan(
             "g", "human_gate", (), dependents=("pay",), timeout=3600.0, on_error="fail", spec=spec, retry=Retry(2)
         )
-        call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": None}
+        call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": reconcile}
         pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
         limits = Limits(usd=10**9, tokens=1000, steps=9, active_time=600.0)
         manifest = Manifest("w", "", {"type": "object"}, limits, {"g": gate, "pay": pay}, ("g", "pay"))
-        world = World(compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay}))
-        return Play(world, act, tap, bank.found), bank
+        world = World(compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay, "find": bank.find}))
+        return Play(world, act, tap, bank.found, doubt=doubt), bank
 
     return make
 
@@ -168,6 +175,8 @@ ROUTES = {
     "cancel": Route(invoice(9000, Play.cancel), "cancelled"),
     "give up": Route(invoice(120, approve, "fail", check_invoice=refuse), "failed"),
     "pay": Route(payment(approve), "completed"),
+    "pay, denied": Route(payment(approve, doubt="did_not_happen"), "completed"),
+    "pay, probed": Route(payment(approve, reconcile=FIND | {"with": {}}), "completed"),
     "parts": Route(posting(items()), "completed"),
     "undone parts": Route(posting(items(), bad("each")), "failed"),
     "looped parts": Route(posting(bodies.loop(post(), until="loop.iteration >= 3", times=4)), "completed"),

@@ -1,0 +1,39 @@
+"""What steps return: whether it fits its schema, and whether it can be kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from shared import values
+from shared.errors import InvalidOutput, PermanentFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.manifest import StepPlan
+    from shared.ports import Usage
+    from shared.runtime.host import Host
+    from shared.runtime.task import Task
+
+
+def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
+    """Return what keeps ``output`` from fitting ``schema``, or None when it fits."""
+    if not schema:
+        return None
+    import jsonschema  # noqa: PLC0415 - 0.2 s that only steps with a schema pay
+
+    library = cast("Any", jsonschema)
+    error = library.exceptions.best_match(library.Draft202012Validator(schema).iter_errors(output))
+    return None if error is None else f"{error.json_path}: {error.message}"[:500]
+
+
+def checked(host: Host, task: Task, plan: StepPlan, output: Any, usage: Usage | None = None) -> values.Value:
+    """Store what a call returned. Raises InvalidOutput when it does not fit its schema or is no JSON at all."""
+    try:
+        wrong = fits(output, plan.output)
+        stored = values.store(output, host.blobs, task.tenant)
+    except (PermanentFailure, RecursionError) as error:
+        raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
+    if wrong:
+        raise InvalidOutput(f"The output of {plan.id} does not fit its schema at {wrong}", usage=usage)
+    return stored
