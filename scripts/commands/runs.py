@@ -306,12 +306,17 @@ def resume(  # noqa: PLR0913 - options
     usd: Annotated[str | None, typer.Option("--raise-usd", help="Raise the run's limit by this many USD.")] = None,
     tokens: Annotated[int | None, typer.Option("--raise-tokens", min=1, help="Raise its limit of tokens.")] = None,
     steps: Annotated[int | None, typer.Option("--raise-steps", min=1, help="Raise its limit of steps.")] = None,
+    version: Annotated[
+        str | None, typer.Option(metavar="N|latest", help="Of an ended run: go on with this version of its workflow.")
+    ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
     in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how a paused step goes on. An in-process run that no process drives goes on in this one.
+    """Say how a paused step goes on, or let a run go on that ended early: completed steps are not paid again.
+
+    An in-process run that no process drives goes on in this one.
 
     signalbox runs resume latest --action retry
 
@@ -320,6 +325,8 @@ def resume(  # noqa: PLR0913 - options
     signalbox runs resume RUN --step post --action did_not_happen
 
     signalbox runs resume RUN --raise-usd 0.25
+
+    signalbox runs resume RUN --version latest
     """
     if action not in _ACTIONS:
         raise typer.BadParameter(f"use {_ACTIONS_SHOWN}", param_hint="--action")
@@ -327,6 +334,9 @@ def resume(  # noqa: PLR0913 - options
         raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
+    if step is None and (version or api.get(f"/v1/runs/{segment(run)}")["state"] in TERMINAL):
+        _resume_ended(api, run, version, as_json=as_json)
+        return
     if step is None and not _paused(api, run):
         _drive(api, run, as_json=as_json)
     body: dict[str, Any] = {"step": step or _only_paused(api, run), "action": action}
@@ -335,6 +345,12 @@ def resume(  # noqa: PLR0913 - options
     more = {name: value for name, value in (("usd", usd), ("tokens", tokens), ("steps", steps)) if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
     _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
+
+
+def _resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> None:
+    wanted = {} if version is None else {"version": int(version) if version.isdecimal() else version}
+    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted)
+    _go_on(api, answer, f"Run {run} goes on; what was completed stays.", as_json=as_json)
 
 
 def _go_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:

@@ -223,6 +223,16 @@ def _ending(_path: str, event: Event, _took: float | None) -> str:
     return f"[yellow]![/] the run ends as {state(str(data.get('towards')))}: {plain(data.get('reason'))}"
 
 
+def _probed(path: str, event: Event, _took: float | None) -> str:
+    found = "it was found" if event["data"].get("found") else plain(event["data"].get("answer"))
+    return f"{_head('[yellow]?[/]', path)} the far side was asked about its call: {found}"
+
+
+def _again(_path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    return f"[cyan]{_ARROW}[/] resumed by {plain(data.get('by'))} (epoch {data.get('epoch')}); completed steps stay"
+
+
 def _plainly(text: str) -> Teller:
     def tell(path: str, _event: Event, _took: float | None) -> str:
         return f"{_head('[yellow]![/]', path)} {text}"
@@ -235,7 +245,7 @@ def _because(event: Event) -> str:
     return f" ({plain(REASONS.get(str(reason), reason))})" if reason else ""
 
 
-_TURN = "[yellow]↻[/]"
+_TURN, _ARROW = "[yellow]↻[/]", "▶"
 _TOLD: dict[str, Teller] = {
     "step_completed": _completed,
     "step_failed": _failed,
@@ -253,15 +263,18 @@ _TOLD: dict[str, Teller] = {
     "item_failed": _item_failed,
     "loop_iteration": _turn,
     "child_started": _child,
+    "child_resumed": _plainly("its child run goes on"),
     "wait_started": _waits,
     "event_awaited": _plainly(f"an event completes it: {COMMAND} runs send"),
     "event_received": _event,
     "attempt_lost": _plainly("an attempt was lost; it is charged in full and taken over"),
     "step_unknown": _plainly("nobody knows whether its call took effect"),
+    "call_probed": _probed,
     "step_cancelled": _plainly("cancelled"),
     "step_resumed": _plainly("goes on, by a person's word"),
     "step_fallback": _plainly("its fallback stands in"),
     "run_unwinding": _ending,
+    "run_resumed": _again,
 }
 LEFT_OUT = frozenset(
     {

@@ -66,7 +66,7 @@ OPERATIONS: dict[str, About] = {
         headers={"Idempotency-Key": "Repeating a request with the same key delivers nothing twice."},
     ),
     "cancelRun": About("End the run early and undo what can be undone", {202: "Accepted"}, body="CancelRun"),
-    "resumeStep": About("Say how a paused step goes on", {202: "Accepted"}, body="ResumeStep"),
+    "resumeRun": About("Say how a paused step goes on, or let an ended run go on", {202: "Accepted"}, body="Resume"),
     "listApprovals": About(
         "What waits for a decision, newest first", {200: "Approvals"}, query={"limit": _whole(1, 100, 50)}
     ),

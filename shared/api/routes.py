@@ -52,7 +52,7 @@ ROUTES = (
     Route("GET", "/v1/runs/{id}/steps", "listSteps", runs.steps),
     Route("POST", "/v1/runs/{id}/events", "sendEvent", runs.send_event, "operator"),
     Route("POST", "/v1/runs/{id}/cancel", "cancelRun", runs.cancel, "operator"),
-    Route("POST", "/v1/runs/{id}/resume", "resumeStep", runs.resume, "operator"),
+    Route("POST", "/v1/runs/{id}/resume", "resumeRun", runs.resume, "operator"),
     Route("GET", "/v1/approvals", "listApprovals", approvals.index),
     Route("GET", "/v1/approvals/{id}", "getApproval", approvals.show),
     Route("POST", "/v1/approvals/{id}", "decideApproval", approvals.decide, "approver"),

@@ -126,10 +126,31 @@ def cancel(host: ApiHost, call: Call) -> Response:
 
 
 def resume(host: ApiHost, call: Call) -> Response:
-    """Carry out a person's word on a paused step."""
+    """Carry out a person's word on a paused step; without a step, begin a run anew that has ended early."""
+    body = inputs.json_object(call.request, ("step", "action", "result", "raise", "version"))
+    return _resume_step(host, call, body) if "step" in body else _resume_run(host, call, body)
+
+
+def _resume_run(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
+    from shared.runtime.resuming import Resume, resume_run  # noqa: PLC0415 - most calls only read
+
+    more = sorted(set(body) - {"version"})
+    if more:
+        raise InvalidRequest(f"Field {more[0]} is about a paused step: name it in the field step.")
+    journal = call.journal(host, _run(call))
+    _, run = facts(journal)
+    pin = None
+    if "version" in body:
+        wanted = None if body["version"] == "latest" else inputs.whole_field(body, "version", low=1)
+        pin = host.definitions.published(run.workflow, wanted)
+    return _accepted(call, resume_run(host, journal, Resume(call.by, pin)))
+
+
+def _resume_step(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
     from shared.runtime.parking import Order, resume_step  # noqa: PLC0415 - most calls only read
 
-    body = inputs.json_object(call.request, ("step", "action", "result", "raise"))
+    if "version" in body:
+        raise InvalidRequest("Field version is about a run that has ended: leave the step out.")
     path = inputs.text_field(body, "step", limit=300)
     action = cast("Any", inputs.choice_field(body, "action", ACTIONS))
     if action == "accept" and "result" not in body:

@@ -184,9 +184,16 @@ SCHEMAS: dict[str, Schema] = {
     "Delivered": _object({"run": _RUN_ID, "event": _TEXT, "used": {"type": "boolean"}}),
     "SendEvent": _object({"name": {"type": "string", "minLength": 1, "maxLength": 100}}, {"data": _ANY}),
     "CancelRun": _object({}, {"reason": {"type": "string", "maxLength": 300}}),
-    "ResumeStep": _object(
-        {"step": _TEXT, "action": {"enum": ["retry", "skip", "accept", "did_not_happen", "fail"]}},
-        {"result": _ANY, "raise": _object({}, _MORE)},
+    "Resume": _object(
+        {},
+        {
+            "step": _TEXT,
+            "action": {"enum": ["retry", "skip", "accept", "did_not_happen", "fail"]},
+            "result": _ANY,
+            "raise": _object({}, _MORE),
+            "version": {"oneOf": [{"type": "integer", "minimum": 1}, {"const": "latest"}]},
+        },
+        description="With `step` and `action`: a word on a paused step. Without: a run that ended early goes on.",
     ),
     "Decide": _object(
         {"decision": {"enum": ["approve", "reject"]}, "digest": _TEXT},

@@ -41,6 +41,10 @@ StepStatus = Literal[
 Ending = Literal["completed", "failed", "cancelled", "stopped", "timed_out"]
 
 
+UNDOING = "/compensate"
+"""What the path of the step that undoes a call ends with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Amount:
     """What an attempt holds or has spent."""
@@ -91,10 +95,12 @@ class Head(Record):
     """The run's counters. ``left`` = limit - spent - reserved; None = no limit in that dimension.
 
     ``active_left`` (ms) counts while no step is open; while one is, ``active_deadline`` says when it is used up.
+    ``began`` is the number of the event with which the present epoch began.
     ``last_close`` (ms) is when an attempt last closed. ``slots`` were given to steps that have not opened since.
     """
 
     epoch: int = 1
+    began: int = 1
     seq: int = 0
     open: int = 0
     paused: int = 0
@@ -135,10 +141,11 @@ class Run(Record):
     """Facts about the run, and its state for lists (a projection that follows the head).
 
     ``parent`` is ``<run>|<path>`` of the step that a child run answers. ``part`` is the path of the range that a child
-    execution of a map or loop stands for, and ``context`` what it sees of its surroundings.
+    execution of a map or loop stands for, and ``context`` what it sees of its surroundings. ``charged`` is what the
+    parent of a child that was resumed has been charged before.
     """
 
-    NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value}
+    NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value, "charged": Amount}
 
     id: str
     tenant: str
@@ -160,6 +167,7 @@ class Run(Record):
     parent: str | None = None
     part: str | None = None
     context: Value | None = None
+    charged: Amount | None = None
     tenant_workflow: str = ""
     tenant_state: str = ""
 

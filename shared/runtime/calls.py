@@ -135,7 +135,7 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
         names = host.names(task, seen, plan, **_undone_call(path, seen))
         arguments = names.render(plan.spec.get("with") or {})
     stored = _stored(host, task, arguments)
-    entry = known.call if known and known.call else ledger_entry(seen.run, plan, path, stored.digest, now)
+    entry = _intent(seen.run, plan, path, stored.digest, known, now)
     check_approval(plan, task, seen, entry)
     hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
     ask = Ask(task, plan, path, hold, stored, now, call=entry)
@@ -151,10 +151,12 @@ def _undone_call(path: str, seen: Snapshot) -> dict[str, Any]:
     return {"call": {"idempotency_key": undone.call.key}}
 
 
-def ledger_entry(run: Run, plan: StepPlan, path: str, digest: str, now: int) -> Call:
-    """Return the intent of a call. Its key is the same on every attempt of one dispatch."""
-    tool = plan.spec["tool"]
-    return Call(tool, plan.risk, 1, digest, key=call_key(run, path, tool, digest, 1), at=now)
+def _intent(run: Run, plan: StepPlan, path: str, digest: str, known: Step | None, now: int) -> Call:
+    """Return the ledger entry of a call: that of the attempt before, or in a later epoch that of the next dispatch."""
+    if known and known.call and known.arguments:
+        return known.call
+    tool, dispatch = plan.spec["tool"], known.call.dispatch + 1 if known and known.call else 1
+    return Call(tool, plan.risk, dispatch, digest, key=call_key(run, path, tool, digest, dispatch), at=now)
 
 
 def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> None:

@@ -24,6 +24,7 @@ from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.maps import items_of, sinks
 from shared.runtime.outputs import fits
 from shared.runtime.protocol import Outcome
+from shared.runtime.rebirth import is_to_go_on, resume_child
 from shared.runtime.runs import NewRun, StartRequest
 from shared.runtime.scopes import is_part, range_of
 from shared.runtime.settle import register, settle
@@ -63,7 +64,9 @@ def run_as_child(host: Host, task: Task, beginning: Beginning) -> None:
     journal = host.journal(task)
     seen = journal.read(beginning.keys())
     step = seen.step(task.path)
-    if step is None or (not step.settled and (step.child is None or step.status == "retrying")):
+    if is_to_go_on(step):
+        step = resume_child(host, task, journal, seen)
+    elif step is None or (not step.settled and (step.child is None or step.status == "retrying")):
         step = _begin(host, task, beginning, journal, seen)
     if step.settled or step.child is None:
         settle(host, task, step)
@@ -220,7 +223,7 @@ def _part_output(host: Host, ended: Snapshot) -> Any:
 
 
 def _outcome(host: Host, ended: Snapshot) -> Outcome:
-    spent = sum((step.spent for step in ended.steps()), Amount())
+    spent = sum((step.spent for step in ended.steps()), Amount()) - (ended.run.charged or Amount())
     if ended.head.ended != "completed":
         kind = "timeout" if ended.head.ended == "timed_out" else "permanent"
         failure = failure_named(kind, f"Run {ended.run.id} has {ended.head.ended}: {ended.head.reason or ''}")

@@ -30,6 +30,11 @@ def call_key(run: Run, path: str, tool: str, digest: str, dispatch: int) -> str:
     return sha256(f"{run.tenant}|{run.id}|{path}|{dispatch}|{tool}|{digest}".encode())
 
 
+def request_id(run: str, path: str, *again: str) -> str:
+    """Return the id of a gate's request for a decision; asked ``again``, it is another one, with other links."""
+    return sha256("|".join((run, path, *again)).encode())[:16]
+
+
 def dispatched_again(run: Run, path: str, call: Call) -> Call:
     """Return the ledger entry of the next dispatch of the same call."""
     following = call.dispatch + 1
@@ -70,7 +75,7 @@ def _ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record,
         raise Conflict(f"Step {step.path} has no gate that could approve it again.", code="no_gate")
     asked = replace(
         gate,
-        id=sha256(f"{seen.run.id}|{gate.path}|{step.call.dispatch}".encode())[:16],
+        id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(step.call.dispatch)),
         status="open",
         token="",
         dispatch=step.call.dispatch,

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from shared import values
 from shared.errors import Conflict, Forbidden, NotFound, PermanentFailure, StepFailure, StepTimeout, TransientFailure
-from shared.ids import sha256
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.runtime import protocol
-from shared.runtime.denials import asks_again, decided_again
+from shared.runtime.denials import asks_again, decided_again, request_id
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
@@ -107,8 +106,10 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         values.store(scope.render(dict(approved.spec.get("with") or {})), host.blobs, task.tenant) if approved else None
     )
     excluded = run.initiator if plan.spec.get("not_initiator") else None
+    before = seen.step(f"{task.scope}{approved.id}") if approved else None
+    dispatch = before.call.dispatch + 1 if before and before.call else 1
     return Gate(
-        id=sha256(f"{run.id}|{task.path}".encode())[:16],
+        id=request_id(run.id, task.path, *([str(task.epoch)] if task.epoch > 1 else [])),
         path=task.path,
         step=plan.id,
         approves=approved.id if approved else None,
@@ -116,6 +117,7 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         risk=approved.risk if approved else None,
         arguments=arguments,
         digest=arguments.digest if arguments else "",
+        dispatch=dispatch,
         subject=str(scope.render(plan.spec.get("subject") or f"Decide {plan.id} of {run.workflow}"))[:200],
         show=values.store(scope.render(plan.spec.get("show") or {}), host.blobs, task.tenant),
         roles=tuple(plan.spec["approvers"]),
@@ -249,7 +251,7 @@ def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     now = host.clock.now()
     seen = _read_gate(journal, path)
     gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now))
-    if gate.dispatch > 1 and gate.approves:
+    if not gate.token:
         send_word(host, after, f"{scope_of(path)}{gate.approves}")
         return gate
     step = after.step(path)
@@ -264,7 +266,7 @@ def _read_gate(journal: Journal, path: str) -> Snapshot:
     """Read what a decision is about; of a gate that was asked once more, also the parked step that waits for it."""
     seen = journal.read([f"GATE#{path}", f"STEP#{path}", "RUN"])
     gate = seen.gate(path)
-    if gate is None or gate.dispatch == 1:
+    if gate is None or gate.token:
         return seen
     step = f"{scope_of(path)}{gate.approves}"
     return journal.read([f"GATE#{path}", f"STEP#{path}", "RUN", f"STEP#{step}", f"PARK#{step}{PAUSE}"])

@@ -14,6 +14,7 @@ from shared.errors import NotFound, StoreConflict, TransientFailure
 from shared.ledger.record import Record, replace
 from shared.ledger.records import Event, Gate, Head, Kept, Park, Run, Step, revive, run_partition
 from shared.ports import Key, Write
+from shared.runtime.epochs import gate_now, step_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -66,15 +67,21 @@ class Snapshot:
             raise NotFound("There is no such run.")
         return run
 
+    @property
+    def epoch(self) -> int:
+        """The run's epoch; records of an earlier one are read as ``shared.runtime.epochs`` says."""
+        head = self.records.get("HEAD")
+        return head.epoch if isinstance(head, Head) else 1
+
     def step(self, path: str) -> Step | None:
         """The record of a step instance, if anything has happened to it."""
         record = self.records.get(f"STEP#{path}")
-        return record if isinstance(record, Step) else None
+        return step_now(record, self.epoch) if isinstance(record, Step) else None
 
     def gate(self, path: str) -> Gate | None:
         """The record of a gate, if it was reached."""
         record = self.records.get(f"GATE#{path}")
-        return record if isinstance(record, Gate) else None
+        return gate_now(record, self.epoch) if isinstance(record, Gate) else None
 
     def park(self, path: str) -> Park | None:
         """The record of a registered token."""
@@ -83,11 +90,14 @@ class Snapshot:
 
     def steps(self) -> list[Step]:
         """All step records of the snapshot."""
-        return [record for record in self.records.values() if isinstance(record, Step)]
+        epoch = self.epoch
+        return [step_now(record, epoch) for record in self.records.values() if isinstance(record, Step)]
 
     def gates(self) -> list[Gate]:
         """All gate records of the snapshot."""
-        return [record for record in self.records.values() if isinstance(record, Gate)]
+        epoch = self.epoch
+        found = (gate_now(record, epoch) for record in self.records.values() if isinstance(record, Gate))
+        return [gate for gate in found if gate]
 
     def parks(self) -> list[Park]:
         """All registered tokens of the snapshot."""
@@ -190,12 +200,15 @@ class Journal:
         if not isinstance(head, Head):
             raise NotFound("There is no such run.")
         records["HEAD"] = replace(head, seq=head.seq + len(change.notes))
-        now = self._clock.now()
-        events = (
-            Event(seq=head.seq + n, at=now, type=note.type, path=note.path, attempt=note.attempt, data=dict(note.data))
-            for n, note in enumerate(change.notes, 1)
-        )
+        events = (self.event(head, note, n) for n, note in enumerate(change.notes, 1))
         return [*records.values(), *events]
+
+    def event(self, head: Head, note: Note, after: int = 1) -> Event:
+        """Return a note as the event that stands ``after`` so many others behind the head's last one."""
+        data = dict(note.data)
+        return Event(
+            seq=head.seq + after, at=self._clock.now(), type=note.type, path=note.path, attempt=note.attempt, data=data
+        )
 
     def _write(self, seen: Snapshot, record: Record) -> Write:
         rev = self._rev(seen, record)

@@ -43,7 +43,7 @@ def enter(host: Host, task: Task, *, split: bool) -> Step:
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read(host.keys(task, plan))
     step = seen.step(task.path)
-    if step is None or not (step.settled or step.arguments):
+    if step is None or not (step.settled or step.arguments) or step.status == "ready":
         step = _enter(host, task, plan, journal, seen, split=split)
     if step.settled and not is_part_of(seen.run, task.path):
         settle(host, task, step)
@@ -59,7 +59,7 @@ def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snaps
         entry = verdict(plan, task.scope, seen, host.names(task, seen))
         if entry.kind == "skip":
             return skipped(host, plan, task.path, entry.reason, journal, seen)
-        items = _items(host, task, plan, seen)
+        items = values.load(fresh.arguments, host.blobs) if fresh.arguments else _items(host, task, plan, seen)
     except StepFailure as failure:
         record_failure(host, task, plan, task.path, failure)
         raise
@@ -92,7 +92,7 @@ def parts_of(how: Split, count: int) -> int:
 
 def _entered(seen: Snapshot, frozen: Step, count: int) -> Change[Step]:
     known = seen.step(frozen.path)
-    if known and (known.settled or known.arguments):
+    if known and (known.settled or known.arguments) and known.status != "ready":
         return Change(known)
     check_open(seen)
     data = {"items": count} | ({"parts": frozen.parts} if frozen.parts else {})

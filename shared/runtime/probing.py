@@ -63,7 +63,8 @@ def ask(host: StepHost, plan: StepPlan, arguments: Mapping[str, Any], call: Tool
 
 def conclusive_after(plan: StepPlan) -> int:
     """Return the milliseconds after which a probe that finds nothing is believed."""
-    return int(((plan.spec.get("reconcile") or {}).get("conclusive_after") or 0) * 1000)
+    probe: dict[str, Any] = plan.spec.get("reconcile") or {}
+    return int((probe.get("conclusive_after") or 0) * 1000)
 
 
 def pause_before(plan: StepPlan, step: Step, now: int) -> int | None:
@@ -121,7 +122,7 @@ def probe_step(host: StepHost, task: Task) -> dict[str, Any]:
 
 def probe(host: StepHost, task: Task, plan: StepPlan, step: Step, journal: Journal) -> Step | None:
     """Ask about the step's call and record what that says. Returns the step as it then is."""
-    arguments = values.load(step.arguments, host.blobs) or {}
+    arguments: dict[str, Any] = values.load(step.arguments, host.blobs) or {}
     call = ToolContext(step.call.key if step.call else "", task.tenant, task.run, step.path, step.attempt, plan.timeout)
     try:
         answer = ask(host, plan, arguments, call, step.ended or 0)

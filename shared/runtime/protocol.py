@@ -288,7 +288,8 @@ def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
 def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Change[Step | None]:
     """Record that the step is skipped, unless something has been recorded already. None = the run is ending."""
     known = seen.step(path)
-    if known and (known.settled or known.open or known.attempt or known.status in PARKED):
+    begun = known and known.attempt and known.status != "ready"
+    if known and (known.settled or known.open or begun or known.status in PARKED):
         return Change(known)
     if seen.head.ended or seen.head.unwinding or closed(seen, scope_of(path)):
         return Change(None)
@@ -316,12 +317,14 @@ def _wish(seconds: float | None) -> int | None:
 
 
 def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
-    """Return the step that a completed compensation has undone, or for which a completed fallback stands in."""
+    """Return the steps that a completed compensation has undone, or for which a completed fallback stands in."""
     if closed.status != "completed":
         return ()
     undone = seen.step(closed.path.removesuffix(COMPENSATE))
     if undone and undone.path != closed.path:
-        return (replace(undone, status="compensated"),)
+        main = seen.step(undone.path.removesuffix(FALLBACK))
+        stood_in = (main,) if main and main.path != undone.path and main.by == "fallback" else ()
+        return tuple(replace(one, status="compensated") for one in (undone, *stood_in))
     failed = seen.step(closed.path.removesuffix(FALLBACK))
     if failed and failed.path != closed.path:
         stood_in = Outcome(output=closed.output, route=closed.route, by="fallback")

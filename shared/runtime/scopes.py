@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.errors import PermanentFailure
-from shared.ledger.records import Failure, Step
+from shared.ledger.records import UNDOING, Failure, Step
 from shared.runtime.journal import Note
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.journal import Snapshot
 
-COMPENSATE, FALLBACK = "/compensate", "/fallback"
+COMPENSATE, FALLBACK = UNDOING, "/fallback"
 """What stands beside a step, at its path and this: the undoing of its call, its stand-in."""
 AWAIT, PAUSE = "/await", "/pause"
 """Under which a token is registered before the step begins, and while it is paused; its own stands at its path."""

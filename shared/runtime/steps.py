@@ -53,7 +53,8 @@ def run_step(host: StepHost, task: Task) -> dict[str, Any]:
     path = task.path + _SUFFIX[task.op]
     plan = plan_of(host.manifest(task), path, task.template)
     journal = host.journal(task)
-    seen = journal.read({*host.keys(task, plan), f"STEP#{task.path}", f"STEP#{path}"})
+    beside = {f"STEP#{one}" for one in (task.path, task.path.removesuffix(FALLBACK), path)}
+    seen = journal.read({*host.keys(task, plan), *beside})
     known = seen.step(path)
     if known and known.status == "unknown" and plan.spec.get("reconcile"):
         known = _probed(host, task, plan, known, journal)

@@ -75,7 +75,7 @@ def _ask(host: Host, seen: Snapshot) -> dict[str, Any]:
 def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:
     """Compensate ``step``: at once, again after a pause, or, after too many failures, when a person says so."""
     undoing = seen.step(f"{step.path}{COMPENSATE}")
-    if undoing is None or undoing.status == "retrying":
+    if undoing is None or undoing.status in {"ready", "retrying"}:
         return _answer("compensate", step=step.path)
     if undoing.status == "failed" and undoing.attempt < UNDO_ATTEMPTS:
         journal.transact(seen, lambda again: _undo_again(again, undoing))

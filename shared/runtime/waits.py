@@ -116,7 +116,7 @@ def wait_for_event(host: Host, task: Task) -> None:
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read(host.keys(task, plan))
     step = seen.step(task.path)
-    if step is None or step.status == "retrying":
+    if step is None or step.due is None or step.status == "retrying":
         # Who waits again has its whole time again.
         step = _begin(host, task, plan, journal, seen)
     if not step.settled:

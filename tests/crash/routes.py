@@ -113,7 +113,9 @@ def payment(
         pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
         limits = Limits(usd=10**9, tokens=1000, steps=9, active_time=600.0)
         manifest = Manifest("w", "", {"type": "object"}, limits, {"g": gate, "pay": pay}, ("g", "pay"))
-        world = World(compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay, "find": bank.find}))
+        world = World(
+            compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay, "find": bank.find})
+        )
         return Play(world, act, tap, bank.found, doubt=doubt), bank
 
     return make
@@ -155,6 +157,25 @@ def bad(*needs: str) -> StepPlan:
     return bodies.plan("bad", "tool", needs, spec=call, on_error="fail")
 
 
+def resumed(*plans: StepPlan, room: int) -> Callable[[Tap], Any]:
+    """Return a route that fails at its last step, is undone, and completes when people resume it."""
+
+    def make(tap: Tap) -> tuple[Play, Erp]:
+        erp = Erp()
+        tools = FakeTools({"post": erp.post, "void": erp.void, "find": erp.find})
+        world = World(compile_manifest(bodies.manifest(*plans), room), FakeModels(lambda _: ""), tools)
+
+        def fails_at_first(*_: Any) -> str:
+            if world.head.epoch == 1:
+                raise PermanentFailure("The lines do not add up.")
+            return "fine"
+
+        tools._functions["bad"] = fails_at_first
+        return Play(world, lambda _: None, tap, erp.mine, resumes=True), erp
+
+    return make
+
+
 def approve(play: Play) -> None:
     play.decide(Word("approved", FINANCE[0].email))
 
@@ -180,6 +201,8 @@ ROUTES = {
     "parts": Route(posting(items()), "completed"),
     "undone parts": Route(posting(items(), bad("each")), "failed"),
     "looped parts": Route(posting(bodies.loop(post(), until="loop.iteration >= 3", times=4)), "completed"),
+    "resumed": Route(resumed(post(), bad("post"), room=10_000), "completed"),
+    "resumed parts": Route(resumed(items(), bad("each"), room=ROOM), "completed"),
     "slots": Route(posting(post("a"), post("b"), post("c"), slots=1, room=10_000), "completed"),
 }
 

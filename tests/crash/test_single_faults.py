@@ -36,6 +36,7 @@ def done(route, play):
             for step in steps
             if not step.path.endswith("/compensate")
         )
-    step = world.records.step("pay" if route.startswith("pay") else "post")
-    assert route.startswith("pay") or (world.head.ended == "completed") == (step is not None and step.status == "completed")
+    paying = route.startswith("pay")
+    step = world.records.step("pay" if paying else "post")
+    assert paying or (world.head.ended == "completed") == (step is not None and step.status == "completed")
     return step is not None and step.status == "completed"
