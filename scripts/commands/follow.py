@@ -9,7 +9,9 @@ from scripts.commands.output import COMMAND, Refused, console, print_line
 from scripts.commands.story import ASKING, Event, Story, plain
 from scripts.commands.tally import Bodies, Tally, bodies_of
 
-TERMINAL = frozenset({"completed", "failed", "cancelled", "timed_out", "stopped"})
+RESUMABLE = frozenset({"failed", "cancelled", "timed_out", "stopped"})
+"""States in which a run has ended early: it can be resumed."""
+TERMINAL = RESUMABLE | {"completed"}
 HUMAN = frozenset({"waiting_for_human", "paused"})
 """States in which nothing happens until a person has acted."""
 FAST, SLOW = 0.25, 3.0

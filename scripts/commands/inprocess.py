@@ -288,7 +288,8 @@ def _ask_paused(opened: Session, run: str, step: Mapping[str, Any]) -> None:
     console().print(
         f"\n  [bold]{show.escaped(step['path'])}[/] is {step['status']}. {show.escaped(said)}", soft_wrap=True
     )
-    action = _choice("How does it go on", ("retry", "skip", "fail"))
+    doubt = ("did_not_happen",) if step["status"] == "unknown" else ()
+    action = _choice("How does it go on", ("retry", *doubt, "skip", "fail"))
     _say(opened, f"/v1/runs/{run}/resume", {"step": step["path"], "action": action})
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scripts.commands.follow import way_on
+from scripts.commands.follow import RESUMABLE, way_on
 from scripts.commands.output import COMMAND, age, console, money, pairs, seconds, standing, state, table
 
 View = Mapping[str, Any]
@@ -84,6 +84,9 @@ def ending(found: View) -> None:
     )
     if found["state"] == "paused":
         console().print(f"  {way_on(str(found['id']), 'paused')}", soft_wrap=True)
+    if found["state"] in RESUMABLE:
+        told = f"what was completed stays; go on with {COMMAND} runs resume {found['id']}"
+        console().print(f"  [dim]{told}[/]", soft_wrap=True)
     for gate in found["gates"]:
         if gate["status"] == "open":
             console().print(

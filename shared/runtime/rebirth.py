@@ -16,6 +16,7 @@ from shared.ports import Key, Write
 from shared.runtime import protocol
 from shared.runtime.journal import Change, Journal, Note
 from shared.runtime.resuming import next_epoch, void_approvals
+from shared.runtime.runs import listed
 from shared.runtime.scopes import range_of
 from shared.runtime.steps import NotOpened
 
@@ -92,7 +93,9 @@ class _Rebirth:
         whole = _whole(child)
         again = (_entered(whole, run, head.epoch),) if whole else ()
         event = self.below.event(child.head, Note("run_resumed", None, None, _told(run, head)))
-        return tuple(self._write(child, record) for record in (replace(head, seq=head.began), run, event, *again))
+        return tuple(
+            self._write(child, record) for record in (replace(head, seq=head.began), listed(run, head), event, *again)
+        )
 
     def _write(self, child: Snapshot, record: Record) -> Write:
         known = child.records.get(record.sk)

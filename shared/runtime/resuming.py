@@ -11,7 +11,7 @@ from shared.runtime.epochs import kept
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import fits
-from shared.runtime.runs import execute
+from shared.runtime.runs import execute, listed
 from shared.runtime.scopes import COMPENSATE, FALLBACK, scope_of
 from shared.values import load
 
@@ -76,7 +76,7 @@ def decide_epoch(seen: Snapshot, asked: Resume) -> Change[None]:
         pin = asked.version
         run = replace(run, version=pin.version, hash=pin.hash, machine=pin.machine)
     data = {"epoch": head.epoch, "by": asked.by, "version": run.version, "ended": seen.head.ended}
-    return Change(None, (head, run), (Note("run_resumed", None, None, data),))
+    return Change(None, (head, listed(run, head)), (Note("run_resumed", None, None, data),))
 
 
 def next_epoch(head: Head) -> Head:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.budget.rules import NANO, active_left
-from shared.ledger.records import Amount, Step
+from shared.ledger.records import UNDOING, Amount, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -148,12 +148,17 @@ def _by_time(gates: Iterable[Gate]) -> list[Gate]:
 
 def steps_view(seen: Seen) -> list[View]:
     """Return all steps in the definition's order; those to which nothing has happened yet are ``blocked``."""
-    records = seen.snapshot.steps()
+    records = [step for step in seen.snapshot.steps() if not _is_of_before(step)]
     known = {step.path for step in records}
     rank = {name: number for number, name in enumerate(seen.manifest.order)}
     views = [(_place(step, rank), step_view(step, seen)) for step in records]
     views += [((rank[name], 0, name), _blocked(name, seen)) for name in rank if name not in known]
     return [view for _, view in sorted(views, key=lambda pair: pair[0])]
+
+
+def _is_of_before(step: Step) -> bool:
+    """Tell whether a record says something of an earlier epoch only: what was undone then, an item that failed."""
+    return step.status == "ready" and (step.path.endswith(UNDOING) or step.type == "item")
 
 
 def _place(step: Step, rank: Mapping[str, int]) -> tuple[int, int, str]:
