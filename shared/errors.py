@@ -10,6 +10,7 @@ SignalboxError
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
     │                                                      └── BrokenTool
     └── BudgetExceeded  ├── Rejected  ├── UnknownOutcome  ├── PolicyViolation
+                                                          ├── ApprovalMismatch  ├── AttestationMismatch
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ class StepFailure(SignalboxError):
     """
 
     error_class: ClassVar[ErrorClass] = "permanent"
+    pause: ClassVar[str | None] = None
     uncertain: bool = False
 
     def __init__(self, message: str, *, retry_after: float | None = None, usage: Usage | None = None) -> None:
@@ -203,6 +205,18 @@ class PolicyViolation(StepFailure):
     """The risk policy refuses the call."""
 
     error_class = "policy"
+
+
+class ApprovalMismatch(PolicyViolation):
+    """What would run is not what a person approved."""
+
+    pause = "approval_mismatch"
+
+
+class AttestationMismatch(PolicyViolation):
+    """A stored output was not written by us."""
+
+    pause = "attestation_mismatch"
 
 
 def failure_named(error_class: str, message: str) -> StepFailure:

@@ -66,13 +66,14 @@ class Amount:
 class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
 
-    ``uncertain`` = its call may have had its effect all the same.
+    ``uncertain`` = its call may have had its effect all the same. ``pause`` is why it pauses its step in any case.
     """
 
     error_class: str
     message: str
     retry_after: int | None = None
     uncertain: bool = False
+    pause: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ class Step(Record):
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
     ``probes`` were asked about its call, the last one at ``probed`` (ms).
+    ``forged`` = its output was not written by us (``shared.ledger.seal``).
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
@@ -237,6 +239,7 @@ class Step(Record):
     probed: int | None = None
     cascade: str | None = None
     action: dict[str, Any] | None = None
+    forged: bool = False
 
     @property
     def sk(self) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.budget import rules
 from shared.errors import (
+    ApprovalMismatch,
     InvalidOutput,
     PolicyViolation,
     StepFailure,
@@ -162,7 +163,7 @@ def _intent(run: Run, plan: StepPlan, path: str, digest: str, known: Step | None
 def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> None:
     """Refuse a call that a person was asked about and did not approve exactly so, or that needs a person and had none.
 
-    Raises PolicyViolation.
+    Raises PolicyViolation; ApprovalMismatch when there is an approval, but of something else.
     """
     gate = seen.gate(f"{task.scope}{plan.approved_by}") if plan.approved_by else None
     irreversible = plan.risk == "irreversible"
@@ -171,7 +172,7 @@ def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> No
             raise PolicyViolation(f"Step {plan.id} is irreversible and no approval of it is recorded. Ask for one.")
         return
     if gate.status != "approved" or gate.digest != call.digest or (irreversible and gate.dispatch != call.dispatch):
-        raise PolicyViolation(
+        raise ApprovalMismatch(
             f"Step {plan.id} would run with arguments {call.digest[:12]}, dispatch {call.dispatch}, but gate "
             f"{gate.step} is {gate.status} for {gate.digest[:12]}, dispatch {gate.dispatch}. Ask for a new approval.",
         )

@@ -210,8 +210,8 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
     case = replace(case, step=replace(case.step, failure=failure))
     if case.step.status == "unknown" or failure.error_class == "unknown_outcome" or _in_doubt(case.step, visit.plan):
         return _doubt(case, visit)
-    if failure.error_class == "budget":
-        return _pause(case, visit, "budget_exceeded")
+    if failure.pause or failure.error_class == "budget":
+        return _pause(case, visit, failure.pause or "budget_exceeded")
     if _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
     if _leaves_doubt(case, visit) or (protocol.in_doubt(case.step) and _until_probe(case, visit) is not None):

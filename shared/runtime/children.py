@@ -22,7 +22,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.maps import items_of, sinks
-from shared.runtime.outputs import fits
+from shared.runtime.outputs import fits, output_of
 from shared.runtime.protocol import Outcome
 from shared.runtime.rebirth import is_to_go_on, resume_child
 from shared.runtime.runs import NewRun, StartRequest
@@ -219,7 +219,7 @@ def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
 
 def _part_output(host: Host, ended: Snapshot) -> Any:
     whole = ended.step(range_of(ended.run.part or "")[0])
-    return values.load(whole.output if whole else None, host.blobs)
+    return output_of(whole, host.blobs)
 
 
 def _outcome(host: Host, ended: Snapshot) -> Outcome:
@@ -228,11 +228,18 @@ def _outcome(host: Host, ended: Snapshot) -> Outcome:
         kind = "timeout" if ended.head.ended == "timed_out" else "permanent"
         failure = failure_named(kind, f"Run {ended.run.id} has {ended.head.ended}: {ended.head.reason or ''}")
         return Outcome(used=spent, failure=protocol.failure_of(failure))
+    try:
+        return replace(_result(host, ended), used=spent)
+    except StepFailure as failure:  # what it has returned was not written by us
+        return Outcome(used=spent, failure=protocol.failure_of(failure))
+
+
+def _result(host: Host, ended: Snapshot) -> Outcome:
     if ended.run.part:
-        return Outcome(used=spent, output=values.store(_part_output(host, ended), host.blobs, ended.run.tenant))
+        return Outcome(output=values.store(_part_output(host, ended), host.blobs, ended.run.tenant))
     outputs = sinks(host, run_task(ended.run, ended.head.epoch), ended)
     output = {"run": ended.run.id, "status": ended.head.ended, "outputs": outputs}
-    return Outcome(used=spent, output=values.store(output, host.blobs, ended.run.tenant))
+    return Outcome(output=values.store(output, host.blobs, ended.run.tenant))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from shared.runtime.children import answer_parent
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note
-from shared.runtime.outputs import fits
+from shared.runtime.outputs import check_attested, fits
 from shared.runtime.protocol import Outcome
 from shared.runtime.scopes import range_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
@@ -92,10 +92,13 @@ def choose(plan: StepPlan, scope: Scope) -> str:
 def finish(host: Host, task: Task) -> dict[str, Any]:
     """Write the run's end after its last state: record what was never reached, then the one terminal event.
 
-    Raises NotOpened when the run is unwinding, TransientFailure when something has not settled.
+    Raises NotOpened when the run is unwinding, TransientFailure when something has not settled, AttestationMismatch
+    when a result was not written by us: the run then ends as stopped.
     """
     manifest, journal = host.manifest(task), host.journal(task)
     seen = journal.read_all()
+    for step in seen.steps():
+        check_attested(step)
     seen = seen if seen.run.part else skip_unreached(host, task, seen)
     ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
     if seen.run.parent:

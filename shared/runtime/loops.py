@@ -13,6 +13,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.maps import body_output
+from shared.runtime.outputs import output_of
 from shared.runtime.protocol import Outcome
 from shared.runtime.scopes import is_part_of, range_of, scope_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
@@ -138,4 +139,4 @@ def _end_part(host: Host, task: Task, known: Step, seen: Snapshot, **told: Any) 
 def _outputs(host: Host, body: Task, seen: Snapshot) -> dict[str, Any]:
     """Return the outputs of all steps of an iteration, as ``loop.previous`` shows them."""
     steps = [step for step in seen.steps() if scope_of(step.path) == body.scope]
-    return {step.path.removeprefix(body.scope): values.load(step.output, host.blobs) for step in steps}
+    return {step.path.removeprefix(body.scope): output_of(step, host.blobs) for step in steps}

@@ -13,6 +13,7 @@ from shared.runtime import protocol
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.outputs import output_of
 from shared.runtime.protocol import Outcome
 from shared.runtime.scopes import is_part_of, order_at, part_path, range_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
@@ -155,7 +156,7 @@ def part_paths(host: Host, step: Step) -> list[str]:
 def _part_results(host: Host, path: str, part: Step | None) -> list[dict[str, Any]]:
     _, first, last = range_of(path)
     if part and part.status == "completed":
-        told = items_of(values.load(part.output, host.blobs))
+        told = items_of(output_of(part, host.blobs))
         return told or all_failed(
             range(first, last + 1), Failure("permanent", f"{path} does not say what became of it.")
         )
@@ -194,7 +195,7 @@ def sinks(host: Host, task: Task, seen: Snapshot) -> dict[str, Any]:
     for name in order_at(host.manifest(task), task.scope):
         step = seen.step(f"{task.scope}{name}")
         if step and step.status == "completed" and not plan_of(host.manifest(task), step.path).dependents:
-            outputs[name] = values.load(step.output, host.blobs)
+            outputs[name] = output_of(step, host.blobs)
     return outputs
 
 

@@ -5,15 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
-from shared.errors import InvalidOutput, PermanentFailure
+from shared.errors import AttestationMismatch, InvalidOutput, PermanentFailure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from shared.ledger.records import Step
     from shared.manifest import StepPlan
-    from shared.ports import Usage
+    from shared.ports import Blobs, Usage
     from shared.runtime.host import Host
     from shared.runtime.task import Task
+
+
+def output_of(step: Step | None, blobs: Blobs) -> Any:
+    """Return the output of a step; None where it has none. Raises AttestationMismatch when it was not written by us."""
+    check_attested(step)
+    return values.load(step.output, blobs) if step else None
+
+
+def check_attested(step: Step | None) -> None:
+    """Raise AttestationMismatch for a step whose output was not written by us."""
+    if step and step.forged:
+        raise AttestationMismatch(
+            f"The output of {step.path} does not carry our attestation: somebody else wrote it, or the key is gone. "
+            "Restore it, then retry; or give this step's own result."
+        )
 
 
 def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:

@@ -22,6 +22,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.loops import advance, begin_loop, settle_loop, turn
 from shared.runtime.maps import enter, numbers, part_paths
+from shared.runtime.outputs import output_of
 from shared.runtime.runs import NewRun, StartRequest
 from shared.runtime.scope import inside_names
 from shared.runtime.scopes import part_path, place_of, range_of
@@ -81,7 +82,7 @@ def _next_segment(host: Host, task: Task, plan: StepPlan, journal: Journal, seen
 
 def _told(host: Host, part: Step) -> dict[str, Any]:
     """Return what a part of a loop says of itself; one that ended early says why."""
-    told = values.load(part.output, host.blobs) if part.status == "completed" else None
+    told = output_of(part, host.blobs) if part.status == "completed" else None
     if isinstance(told, dict) and "error" in told:
         return cast("dict[str, Any]", told)
     failure = part.failure or Failure("permanent", f"Part {part.path} has {part.status}.")
@@ -132,7 +133,7 @@ class _Part:
         """Return what the body's expressions see of what stands around the map or loop."""
         names, wanted = self._host.names(self._task, seen).names, inside_names(self._container)
         before = seen.step(self._before) if self._container.type == "loop" else None
-        told = values.load(before.output, self._host.blobs) if before else None
+        told = output_of(before, self._host.blobs)
         return {
             "names": {name: value for name, value in names.items() if name not in {"steps", "input"}},
             "steps": {name: shown for name, shown in names["steps"].items() if name in wanted},

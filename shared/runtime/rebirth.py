@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shared import values
 from shared.budget import rules
 from shared.ledger.records import Amount, Step
 from shared.ports import Key, Write
 from shared.runtime import protocol
 from shared.runtime.journal import Change, Journal, Note
+from shared.runtime.outputs import output_of
 from shared.runtime.resuming import next_epoch, void_approvals
 from shared.runtime.runs import listed
 from shared.runtime.scopes import range_of
@@ -84,7 +84,7 @@ class _Rebirth:
         whole = _whole(child)
         if child.head.ended != "completed" or whole is None:
             return child.head.ended != "completed"
-        told = values.load(whole.output, self.host.blobs) or {}
+        told = output_of(whole, self.host.blobs) or {}
         return bool(told.get("error")) or any(item["status"] != "completed" for item in told.get("items", ()))
 
     def _writes(self, parent: Run, child: Snapshot, run: Run, head: Head) -> tuple[Write, ...]:

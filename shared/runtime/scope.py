@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from shared import values
 from shared.definition.expressions import evaluate, render
 from shared.errors import PermanentFailure
+from shared.runtime.outputs import output_of
 from shared.runtime.scopes import (
     FALLBACK,
     container_of,
@@ -231,7 +232,7 @@ class Scope:
 
     def _shown(self, step: Step) -> dict[str, Any]:
         failure = asdict(step.failure) if step.failure else None
-        return {"output": values.load(step.output, self._blobs), "status": step.status, "error": failure}
+        return {"output": output_of(step, self._blobs), "status": step.status, "error": failure}
 
     def _frames(self, scope: str) -> dict[str, Any]:
         """Return what maps and loops around the scope put into it; inner ones win."""
@@ -253,7 +254,7 @@ class Scope:
     def _iteration(self, scope: str) -> dict[str, Any]:
         before = _previous_scope(self._manifest, scope)
         outputs = {
-            step.path.removeprefix(before): values.load(step.output, self._blobs)
+            step.path.removeprefix(before): output_of(step, self._blobs)
             for step in self._seen.steps()
             if before and scope_of(step.path) == before
         }
