@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict
+from shared.redaction import redacted_text
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import definition_path, root_scope
 
@@ -21,7 +22,7 @@ REASON_BYTES = 400
 
 def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
     """Mark the head as unwinding towards ``ending``: nothing opens any more, what is open may still close."""
-    reason = reason.encode(errors="replace")[:REASON_BYTES].decode(errors="ignore")
+    reason = redacted_text(reason).encode(errors="replace")[:REASON_BYTES].decode(errors="ignore")
     note = Note("run_unwinding", None, None, {"towards": ending, "reason": reason})
     return replace(head, unwinding=ending, reason=reason), note
 

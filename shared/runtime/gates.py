@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from shared import values
 from shared.errors import Conflict, Forbidden, NotFound, PermanentFailure, StepFailure, StepTimeout, TransientFailure
 from shared.ledger.records import Failure, Gate, Head, Step
+from shared.redaction import redacted_text
 from shared.runtime import protocol
 from shared.runtime.denials import asks_again, decided_again, request_id
 from shared.runtime.host import Host, plan_of
@@ -248,7 +249,7 @@ def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     Raises NotFound, Forbidden (the initiator may not), or Conflict: decided otherwise, expired, the run is unwinding,
     or ``digest`` is not what the gate is bound to.
     """
-    now = host.clock.now()
+    now, word = host.clock.now(), replace(word, note=redacted_text(word.note))
     seen = _read_gate(journal, path)
     gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now))
     if not gate.token:

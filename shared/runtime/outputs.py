@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
 from shared.errors import AttestationMismatch, InvalidOutput, PermanentFailure
+from shared.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,7 @@ def checked(host: Host, task: Task, plan: StepPlan, output: Any, usage: Usage | 
     """Store what a call returned. Raises InvalidOutput when it does not fit its schema or is no JSON at all."""
     try:
         wrong = fits(output, plan.output)
-        stored = values.store(output, host.blobs, task.tenant)
+        stored = values.store(redacted(output, plan.output), host.blobs, task.tenant)
     except (PermanentFailure, RecursionError) as error:
         raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
     if wrong:

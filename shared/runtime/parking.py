@@ -14,6 +14,7 @@ from shared import values
 from shared.budget.rules import NANO
 from shared.errors import Conflict, InvalidRequest, NotFound
 from shared.ledger.records import Head, Park, Run, Step
+from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.cascade import act
 from shared.runtime.denials import NEEDS_APPROVAL, deny
@@ -150,7 +151,7 @@ def _accepted(host: Host, task: Task, plan: StepPlan, order: Order) -> protocol.
     wrong = fits(order.result, plan.output)
     if wrong:
         raise InvalidRequest(f"The given result does not fit the output schema of {plan.id} at {wrong}")
-    stored = values.store(order.result, host.blobs, task.tenant)
+    stored = values.store(redacted(order.result, plan.output), host.blobs, task.tenant)
     return protocol.Outcome(output=stored, route=_route(plan, order.result), by="person")
 
 

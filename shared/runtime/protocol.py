@@ -16,6 +16,7 @@ from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
 from shared.ids import sha256
 from shared.ledger.record import replace
 from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
+from shared.redaction import redacted_text
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scope_of
 from shared.values import Value, canonical
@@ -307,7 +308,7 @@ def decision_value(gate: Gate) -> Value:
 
 def failure_of(error: StepFailure) -> Failure:
     """Return the record of a failed attempt. Messages come from outside: half characters could not be stored."""
-    message = str(error)[:2000].encode(errors="backslashreplace").decode()
+    message = redacted_text(str(error))[:2000].encode(errors="backslashreplace").decode()
     return Failure(error.error_class, message, _wish(error.retry_after), error.uncertain, error.pause)
 
 

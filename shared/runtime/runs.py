@@ -11,6 +11,7 @@ from shared.errors import Conflict, InvalidRequest, StoreConflict
 from shared.ids import ulid
 from shared.ledger.records import Event, Head, Request, Run, request_partition, revive, run_partition
 from shared.ports import Key, Write
+from shared.redaction import redacted
 from shared.runtime.ending import execution_input
 from shared.runtime.journal import Journal
 from shared.runtime.outputs import fits
@@ -50,7 +51,7 @@ def start_run(host: Host, published: Published, request: StartRequest) -> tuple[
     wrong = fits(request.input, published.manifest.input)
     if wrong:
         raise InvalidRequest(f"The input does not fit the input schema of {published.workflow} at {wrong}")
-    stored = values.store(request.input, host.blobs, request.tenant)
+    stored = values.store(redacted(request.input, published.manifest.input), host.blobs, request.tenant)
     if stored.size > INPUT_LIMIT:
         raise InvalidRequest(
             f"The input has {stored.size} bytes; the limit is {INPUT_LIMIT}. Pass large data by reference."
@@ -63,7 +64,9 @@ def start_run(host: Host, published: Published, request: StartRequest) -> tuple[
 def _create(host: Host, published: Published, request: StartRequest, stored: values.Value) -> tuple[str, bool]:
     now = host.clock.now()
     run_id = ulid(now)
-    asked = values.digest({"workflow": published.workflow, "version": request.version, "input": stored.digest})
+    asked = values.digest(
+        {"workflow": published.workflow, "version": request.version, "input": values.digest(request.input)}
+    )
     writes = NewRun(run_id, published, request, stored, now, published.manifest.budget).writes()
     if request.key is None:
         with suppress(StoreConflict):  # only a lost answer's own write can stand under a new id
