@@ -62,7 +62,7 @@ class Play:
     def __post_init__(self) -> None:
         self.tap.cancel = self.cancel
         self.tap.onto(self.world)
-        self.stalling = Stalling(self.world, self.tap) if self.tap.kind == "stalls" else None
+        self.stalling = Stalling(self.world, self.tap) if self.tap.stalls else None
         sleep = self.world.clock.sleep
 
         def sleep_and_look(seconds: float) -> None:
