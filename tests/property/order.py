@@ -11,7 +11,7 @@ from shared.runtime.scopes import FALLBACK, graph_at, order_at
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from shared.ledger.records import Event
+    from shared.ledger.records import Event, Step
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.journal import Snapshot
 
@@ -43,16 +43,36 @@ def too_early(manifest: Manifest, seen: Snapshot, events: Sequence[Event]) -> li
 
 
 def _early(plan: StepPlan, scope: str, event: Event, seen: Snapshot) -> Iterator[str]:
-    before = [step for edge in plan.needs if (step := seen.step(f"{scope}{edge.source}")) and step.settled]
-    before = [step for step in before if (step.settled_seq or 0) < event.seq]
-    completed = sum(step.status in {"completed", "compensated"} for step in before)
+    sources = [(edge, step) for edge in plan.needs if (step := seen.step(f"{scope}{edge.source}")) and step.settled]
+    before = [(edge, step) for edge, step in sources if (step.settled_seq or 0) < event.seq]
+    pending = len(plan.needs) - len(before)
+    what = f"{event.path}: {event.type} (event {event.seq})"
     if event.type == "step_skipped" and not _by_join(event):
         return
-    if plan.join == "all" and len(before) < len(plan.needs):
-        yield f"{event.path}: {event.type} (event {event.seq}) before all of its sources had settled"
-    needed = {"all": 0, "any": 1}.get(str(plan.join), plan.join)
-    if plan.needs and event.type != "step_skipped" and completed < int(needed):
-        yield f"{event.path}: {event.type} (event {event.seq}) after {completed} of {needed} completed sources"
+    if plan.join == "all":
+        if pending:
+            yield f"{what} before all of its sources had settled"
+        return
+    needed = min(len(plan.needs), 1 if plan.join == "any" else int(plan.join))
+    # Whether a condition held, the log does not say.
+    active = [edge for edge, step in before if _may_be_active(plan, step)]
+    hopeless = sum(not edge.when for edge in active) + pending < needed
+    if _gives_up(event) and not hopeless:
+        yield f"{what} while {pending} sources were pending and {needed} edges needed"
+    broken = event.type == "step_failed" and hopeless and any(edge.when for edge in active)
+    if not (_gives_up(event) or broken) and len(active) < needed:
+        yield f"{what} after {len(active)} of {needed} completed sources"
+
+
+def _may_be_active(plan: StepPlan, source: Step) -> bool:
+    """Tell whether the edge from a settled source is active, unless its condition does not hold."""
+    completed = source.status in {"completed", "compensated"}
+    return completed and (source.type != "router" or source.route == plan.id)
+
+
+def _gives_up(event: Event) -> bool:
+    """Tell whether the step was skipped because its join could not be satisfied any more."""
+    return event.type == "step_skipped" and "needed edges" in str(event.data.get("reason", ""))
 
 
 def _by_join(event: Event) -> bool:
