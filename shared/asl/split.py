@@ -27,6 +27,8 @@ MOST_SIZE = 500
 """Items or iterations of one child at most, so that its records are read within seconds."""
 AT_ONCE = 5
 """Children of one map at once, where its ``max_concurrency`` allows as many."""
+INSIDE = 8
+"""Items that a child runs at once, where fewer children at once would be enough."""
 UNLIMITED = 40
 """Items at once of a map without a limit. Source: Step Functions Developer Guide, "Map state", inline mode."""
 
@@ -89,9 +91,20 @@ def _split(layout: Layout, plan: StepPlan, room: int) -> StepPlan:
     if plan.type == "loop":
         return replace(plan, split=Split(0, size))
     limit = int(plan.spec["max_concurrency"]) or UNLIMITED
-    at_once = min(AT_ONCE, limit)
+    at_once = _at_once(limit, several=size < rounds(plan))
     inline = min(INLINE_ITEMS, rounds(plan), room // 4 // each)
     return replace(plan, split=Split(inline, size, at_once, limit // at_once))
+
+
+def _at_once(limit: int, *, several: bool) -> int:
+    """Return how many children run at once, each with its share of the map's limit, so that little of it is lost.
+
+    A child's items wait for each other when its share is used, though another child's is not. So there are as few as
+    will do: one while it can hold all items, else at least two, since the next child waits for a whole one to end.
+    """
+    most = min(AT_ONCE, limit)
+    least = min(most, max(1 + several, -(-limit // INSIDE)))
+    return max(range(least, most + 1), key=lambda count: limit // count * count)
 
 
 def _shortened(layout: Layout, plans: dict[str, StepPlan], room: int) -> dict[str, StepPlan]:
