@@ -6,6 +6,7 @@ import re
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ from specs import SOON
 
 from shared.asl.split import ROOM
 from shared.compiler import compile_manifest
-from shared.runtime.scopes import enclosing, graph_at, scope_of
+from shared.runtime.host import plan_of
+from shared.runtime.scopes import container_of, enclosing, graph_at, number_of, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from outcome import Result
 
     from shared.compiler import Unit
-    from shared.manifest import Manifest, StepPlan
+    from shared.manifest import Manifest, Split, StepPlan
 
     Engine = Callable[[Unit, int, Hold | None], Result]
 
@@ -38,7 +40,7 @@ def interpreter_and_walker(unit: Unit, seed: int, hold: Hold | None) -> Result:
     if hold:
         there = settled_for_sure(engines.walk(unit, seed, held=hold.path))
         assert not hold.others - there, _needless(hold.path, hold.others - there)
-        here = (there & settled_for_sure(result)) - hold.others
+        here = (there & settled_for_sure(result)) - hold.others - hold.delayed
         assert not here, f"on the interpreter, {_needless(hold.path, here)}"
     return result
 
@@ -56,10 +58,11 @@ def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
     if reference.state != "completed" or not callers:
         return None
     path = dice("hold", seed).choice(callers)
-    parked = settled_for_sure(engines.interpret(unit, seed, held=path))
+    parked = sure & settled_for_sure(engines.interpret(unit, seed, held=path))
     late = {other for other in sure - parked if not after(unit.manifest, path, other)}
     assert not late, _needless(path, late)
-    return Hold(path, parked & sure, engines.patience(unit.manifest) / 3)
+    delayed = parked & behind(unit.manifest, path, rows)
+    return Hold(path, parked - delayed, delayed, engines.patience(unit.manifest) / 3)
 
 
 def after(manifest: Manifest, path: str, other: str) -> bool:
@@ -92,6 +95,30 @@ def _turns(manifest: Manifest, scope: str, mine: str, its: str) -> bool:
     return its == name or plan.type == "loop" or bool(plan.spec["max_concurrency"]) or plan.split is not None
 
 
+def behind(manifest: Manifest, path: str, others: Iterable[str]) -> set[str]:
+    """Return what waits for the step at ``path`` because its map is split: what stands in later items of its part.
+
+    Only where a part runs its items one by one: else they overtake the one that is held.
+    """
+    found: set[str] = set()
+    for scope in enclosing(scope_of(path))[1:]:
+        container = container_of(scope)
+        split = plan_of(manifest, container).split
+        items = {other: int(at[1]) for other in others if (at := re.match(rf"{re.escape(container)}\[(\d+)\]", other))}
+        count = 1 + max(items.values(), default=0)
+        if split and split.inside == 1 and count > split.inline:
+            part = range(*_part_with(split, count, number_of(scope)))
+            found |= {other for other, item in items.items() if item in part and item > number_of(scope)}
+    return found
+
+
+def _part_with(split: Split, count: int, item: int) -> tuple[int, int]:
+    """Return the first item of the part that an item of a split map is in, and that of the next part."""
+    parts = min(count, max(split.at_once, -(-count // split.size)))
+    bounds = [count * number // parts for number in range(parts + 1)]
+    return next((first, end) for first, end in pairwise(bounds) if item < end)
+
+
 def _later(graph: Mapping[str, StepPlan], step: str) -> set[str]:
     """Return the steps, and the items of those, that come after a step of their graph."""
     found: set[str] = set()
@@ -105,8 +132,6 @@ def _later(graph: Mapping[str, StepPlan], step: str) -> set[str]:
 
 
 def _is_tool(manifest: Manifest, path: str) -> bool:
-    from shared.runtime.host import plan_of  # noqa: PLC0415
-
     return plan_of(manifest, path).type == "tool"
 
 

@@ -38,10 +38,14 @@ ROUNDS = 200
 
 @dataclass(frozen=True)
 class Hold:
-    """A step whose first attempt does not return before all of ``others`` have settled."""
+    """A step whose first attempt does not return before all of ``others`` have settled.
+
+    ``delayed`` may wait for it where a map is split into parts, though they need not in one execution.
+    """
 
     path: str
     others: frozenset[str]
+    delayed: frozenset[str]
     patience: float
 
 
