@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import engines
 from behaviour import dice
 from engines import Hold
-from graphs import child, children_of, make, make_large, plans_of
+from graphs import ENOUGH, child, children_of, make, make_large, plans_of
 from outcome import differences, settled_for_sure
 from shrink import shrink, text
 from specs import SOON
@@ -54,7 +54,7 @@ def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
     sure = settled_for_sure(reference)
     rows = reference.rows
     tools = sorted(path for path in sure if rows[path].attempt and not path.endswith(("/fallback", "/compensate", "]")))
-    callers = [path for path in tools if ">" not in path and _is_tool(unit.manifest, path)]
+    callers = [path for path in tools if ">" not in path and _can_be_held(unit.manifest, path)]
     if reference.state != "completed" or not callers:
         return None
     path = dice("hold", seed).choice(callers)
@@ -131,8 +131,11 @@ def _later(graph: Mapping[str, StepPlan], step: str) -> set[str]:
     return found
 
 
-def _is_tool(manifest: Manifest, path: str) -> bool:
-    return plan_of(manifest, path).type == "tool"
+def _can_be_held(manifest: Manifest, path: str) -> bool:
+    """Tell whether a step can be held while others go on: it calls, and leaves them a place."""
+    splits = [plan_of(manifest, container_of(scope)).split for scope in enclosing(scope_of(path))[1:]]
+    share = max((split.at_once for split in splits if split), default=1)
+    return plan_of(manifest, path).type == "tool" and manifest.max_parallel // share > 1
 
 
 def compare(manifest: Manifest, seed: int, engine: Engine) -> list[str]:
@@ -184,8 +187,9 @@ def compare_all(seeds: Iterable[int], engine: Engine, *, large: bool = True) -> 
 def kinds_of(manifest: Manifest) -> set[str]:
     """Return what a graph has in it, to show that all of it was met."""
     kinds: set[str] = {"600 steps"} if len(manifest.order) >= LARGE else set()
-    for steps in (manifest.steps, *(child(name).steps for name in children_of(manifest))):
-        for plan in plans_of(steps.values()):
+    for one in (manifest, *map(child, children_of(manifest))):
+        kinds |= {"few places"} if one.max_parallel < ENOUGH else set()
+        for plan in plans_of(one.steps.values()):
             kinds |= {plan.type, f"join {plan.join if plan.join in {'all', 'any'} else 'quorum'}"}
             kinds |= {name for name in ("when", "fallback", "optional") if getattr(plan, name)}
             kinds |= {"conditional edge"} if any(edge.when for edge in plan.needs) else set()
@@ -197,12 +201,14 @@ def _special(plan: StepPlan) -> Iterator[str]:
     """Yield what a step has that not every step of its type has."""
     if plan.risk != "read":
         yield plan.risk
+        yield f"doubtful {plan.risk}" if plan.spec["with"]["doubtful"] else plan.risk
+        yield "reconcile" if plan.spec["reconcile"] else plan.risk
     if plan.merge != "by_step":
         yield f"merge {plan.merge}"
     if plan.type == "router":
         yield f"router {plan.spec['strategy']}"
-    if plan.spec.get("event"):
-        yield "event"
+    if plan.type == "wait":
+        yield f"wait {next(kind for kind in ('for', 'until', 'event') if kind in plan.spec)}"
     if plan.type == "human_gate" and plan.timeout <= SOON:
         yield f"expiry {plan.spec['on_expiry']}"
     if plan.type == "map":

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from behaviour import behave, reply
+from behaviour import TOOLS, behave, reply
 from family import Generated, family
 from graphs import given
 from invariants import check
 from machine import UNWIND, Execution, World
-from order import too_early
+from order import disorder
 from outcome import Result, Stuck, result_of
 from people import act
 from specs import SOON
@@ -55,7 +55,7 @@ def patience(manifest: Manifest) -> float:
 
 
 def world_of(unit: Unit, tool: Callable[..., Any], **ports: Any) -> World:
-    return World(unit, FakeModels(reply), FakeTools({"behave": tool}), **ports).define(Generated(unit))
+    return World(unit, FakeModels(reply), FakeTools(TOOLS | {"behave": tool}), **ports).define(Generated(unit))
 
 
 def start(world: World, seed: int) -> str:
@@ -74,8 +74,8 @@ def finished(world: World) -> Result:
         stopped = member.head.ended == "stopped" and not member.records.run.part
         assert not stopped, f"the run ended as stopped: {member.head.reason}"
         check(member)
-        early = too_early(member.manifest, member.records, member.events())
-        assert not early, "; ".join(early)
+        wrong = disorder(member)
+        assert not wrong, "; ".join(wrong)
     return result_of(members, world.blobs)
 
 

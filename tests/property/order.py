@@ -1,4 +1,7 @@
-"""What the log must show of every run, on any engine: nothing starts before what it depends on has settled."""
+"""What the log must show of every run, on any engine.
+
+Nothing starts before what it depends on has settled, and never more at once than there are places for.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from outcome import scopes_in
 
-from shared.runtime.scopes import FALLBACK, graph_at, order_at
+from shared.runtime.scopes import COMPENSATE, FALLBACK, graph_at, order_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from family import Member
 
     from shared.ledger.records import Event, Step
     from shared.manifest import Manifest, StepPlan
@@ -27,6 +32,12 @@ WORK = {
 }
 
 
+def disorder(member: Member) -> list[str]:
+    """Return what one run's log shows to have happened in a wrong order."""
+    events = member.events()
+    return too_early(member.manifest, member.records, events) + crowded(member.places, events)
+
+
 def too_early(manifest: Manifest, seen: Snapshot, events: Sequence[Event]) -> list[str]:
     """Return the steps that began, or were skipped, before their join could know."""
     first: dict[str, Event] = {}
@@ -40,6 +51,20 @@ def too_early(manifest: Manifest, seen: Snapshot, events: Sequence[Event]) -> li
             if event:
                 found += _early(graph_at(manifest, scope)[name], scope, event, seen)
     return found + _refusals(events)
+
+
+def crowded(most: int, events: Sequence[Event]) -> list[str]:
+    """Return the steps that opened while as many were at work as may be, compensations aside."""
+    working: set[str] = set()
+    found: list[str] = []
+    for event in events:
+        path = event.path or ""
+        if event.type != "step_opened" or path.endswith(COMPENSATE):
+            working.discard(path)
+        elif path not in working:
+            found += [f"{path} (event {event.seq}) is one too many beside {working}"] if len(working) >= most else []
+            working.add(path)
+    return found
 
 
 def _early(plan: StepPlan, scope: str, event: Event, seen: Snapshot) -> Iterator[str]:
