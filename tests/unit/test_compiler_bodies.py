@@ -226,6 +226,12 @@ def test_children_of_a_map_share_its_limit_and_lose_little_of_it(items, limit, e
     assert (how.at_once, how.inside) == expected
 
 
+def test_no_more_children_than_places_run_at_once():
+    each = holding("each", "map", MAP_SPEC | {"max_items": 5_000, "max_concurrency": 0}, step("go"))
+    how = compile_manifest(replace(manifest_of(each), max_parallel=2)).manifest.steps["each"].split
+    assert (how.at_once, how.inside) == (2, 20)
+
+
 def test_a_list_that_nothing_bounds_is_split_unless_its_body_awaits_events():
     event = step("came", "wait", spec={"event": {"name": "x", "match": None, "timeout": 90.0}}, timeout=90.0)
     endless = MAP_SPEC | {"max_items": None}
