@@ -105,7 +105,7 @@ class Cloud:
         members = list(family(self._host, journal))
         for member in members:
             check(member)
-            wrong = disorder(member)
+            wrong = disorder(member, self._host.blobs)
             assert not wrong, "; ".join(wrong)
         return result_of(members, self._host.blobs)
 

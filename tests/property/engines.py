@@ -74,7 +74,7 @@ def finished(world: World) -> Result:
         stopped = member.head.ended == "stopped" and not member.records.run.part
         assert not stopped, f"the run ended as stopped: {member.head.reason}"
         check(member)
-        wrong = disorder(member)
+        wrong = disorder(member, world.blobs)
         assert not wrong, "; ".join(wrong)
     return result_of(members, world.blobs)
 

@@ -45,6 +45,10 @@ PACE = 50
 """How much faster than real time moto's clock runs; much more, and time runs out for threads that wait for a core."""
 
 
+BUSY = 0.02
+"""Seconds that a call takes where a run has few places, so that others come meanwhile and find none."""
+
+
 class Hurried(SystemClock):
     """Real time at another pace; ``sleep`` is the runtime's own pause between conflicting writes."""
 
@@ -116,6 +120,8 @@ class Moto:
         def tool(arguments: dict[str, Any], call: Any) -> Any:
             if hold and call.path == hold.path and call.attempt == 1:
                 barred.extend(_wait_for(world, hold))
+            if unit.manifest.slots:
+                time.sleep(BUSY)
             return behave(arguments, call)
 
         world = world_of(unit, tool, engine=engine, clock=Hurried())

@@ -149,9 +149,14 @@ class _Outside:
     def _others(self, path: str, event: Mapping[str, Any]) -> Iterator[Say]:
         """Yield an event that is for nobody: it has another name, or is none that the wait would take."""
         name, n = (event["name"], 1) if event["match"] else (f"{event['name']}x", 7)
-        yield lambda: self._deliver(name, f"{path}-other", n)
 
-    def _deliver(self, name: str, event: str, n: int, *, times: int = 1) -> None:
+        def say() -> None:
+            assert not self._deliver(name, f"{path}-other", n), f"{path} took an event that is for nobody"
+
+        yield say
+
+    def _deliver(self, name: str, event: str, n: int, *, times: int = 1) -> bool:
+        """Deliver an event, also more than once. Returns whether a wait took it."""
         task = run_task(self.run.records.run, self.run.head.epoch)
-        for _ in range(times):
-            deliver(self.host, task, Arrival(event, name, {"n": n}))
+        taken = [deliver(self.host, task, Arrival(event, name, {"n": n})) for _ in range(times)]
+        return any(taken)
