@@ -57,7 +57,8 @@ def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
     callers = [path for path in tools if ">" not in path and _can_be_held(unit.manifest, path)]
     if reference.state != "completed" or not callers:
         return None
-    path = dice("hold", seed).choice(callers)
+    rolled, inside = dice("hold", seed), [path for path in callers if "[" in path]
+    path = rolled.choice(inside if inside and rolled.random() < 0.5 else callers)
     parked = sure & settled_for_sure(engines.interpret(unit, seed, held=path))
     late = {other for other in sure - parked if not after(unit.manifest, path, other)}
     assert not late, _needless(path, late)

@@ -38,7 +38,7 @@ def test_a_step_that_starts_too_early_is_found():
     drawn, built = graph(**N_SHAPE), graph(**N_SHAPE | {"d": "a"})
     unit = replace(drawn, asl=built.asl)
     # The walker enters one branch after the other, so that here d is always entered before b.
-    with pytest.raises(AssertionError, match=r"d: step_opened .* but its join says wait"):
+    with pytest.raises(AssertionError, match=r"d: step_.* but its join says wait"):
         engines.walk(unit, 1)
 
 
