@@ -155,14 +155,14 @@ class Specs:
 
     def _map(self, plan: StepPlan, known: list[str], _: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
         rolled = self.rolled
-        over: Any = [rolled.randrange(10) for _ in range(rolled.choice((0, 1, 2, 3, 3, 5)))]
+        over: Any = [rolled.randrange(10) for _ in range(rolled.choice((0, 1, 2, 3, 4, 5)))]
         if rolled.random() < 0.3:
             over = "${ input.list }" if not known else f"${{ steps.{rolled.choice(known)}.output.list }}"
         inside = ("index % 2 == 0", "item == null || item < 5", *frame)
         spec = {
             "over": over,
             "as": "thing",
-            "max_concurrency": rolled.choice((0, 0, 1, 2, 3, 4)),
+            "max_concurrency": rolled.choice((0, 1, 2, 3, 4, 6)),
             "on_failure": rolled.choice(("collect_all", "collect_all", "fail_fast", {"quorum": rolled.randint(1, 3)})),
             "collect": self._maybe(0.2, "${ index }"),
             "max_items": 20,

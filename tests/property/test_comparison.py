@@ -50,17 +50,16 @@ def test_what_is_held_is_what_the_others_need_not_wait_for():
     assert holding(unit, 1, engines.interpret(unit, 1)).path in N_SHAPE
 
 
-def test_only_what_stands_behind_an_item_in_its_part_may_wait_for_it():
+@pytest.mark.parametrize(("limit", "late"), [(2, {3, 4}), (4, set())])
+def test_only_what_stands_behind_an_item_in_its_part_may_wait_for_it(limit, late):
     body = Body(linked([StepPlan("t", "tool", spec=CALL)]), ("t",))
-    spec = {"over": [1, 2, 3, 4, 5], "max_concurrency": 2, "max_items": 20, "on_failure": "collect_all"}
-    each = StepPlan("each", "map", spec={**spec, "as": "it", "collect": None}, body=body)
+    spec = {"over": [1, 2, 3, 4, 5], "as": "it", "max_concurrency": limit, "max_items": 20}
+    each = StepPlan("each", "map", spec={**spec, "on_failure": "collect_all", "collect": None}, body=body)
     unit = compile_manifest(Manifest("w", "", INPUT, BUDGET, linked([each]), ("each",)), TIGHT)
-    rows = engines.interpret(unit, 1).rows
-    assert {path for path in rows if "/" in path} == {f"each[{item}]/t" for item in range(5)}
-    assert behind(unit.manifest, "each[2]/t", rows) == {"each[3]/t", "each[4]/t"}
-    assert behind(unit.manifest, "each[1]/t", rows) == set()
-    there = settled_for_sure(engines.walk(unit, 1, held="each[2]/t"))
-    assert there == {"each[0]/t", "each[1]/t"}
+    paths = [f"each[{item}]/t" for item in range(5)]
+    assert behind(unit.manifest, paths[2], paths) == {paths[item] for item in late}
+    there = settled_for_sure(engines.walk(unit, 1, held=paths[2]))
+    assert there == {paths[item] for item in {0, 1, 3, 4} - late}
 
 
 def test_another_outcome_is_a_difference():

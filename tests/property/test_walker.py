@@ -15,7 +15,7 @@ ALL_KINDS = {
     *("merge shallow", "merge deep", "merge list", "merge first"),
     *("expiry reject", "expiry approve", "expiry fail", "expiry pause"),
     *("map collect_all", "map fail_fast", "map quorum"),
-    *("map all at once", "map 1 at once", "map 2 at once", "map 3 at once", "map 4 at once"),
+    *("map all at once", "map 1 at once", "map 2 at once", "map 3 at once", "map 4 at once", "map 6 at once"),
 }
 
 
