@@ -63,7 +63,7 @@ def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
     late = {other for other in sure - parked if not after(unit.manifest, path, other)}
     assert not late, _needless(path, late)
     delayed = parked & behind(unit.manifest, path, rows)
-    return Hold(path, parked - delayed, delayed, engines.patience(unit.manifest) / 3)
+    return Hold(path, parked - delayed, delayed, engines.patience(unit.manifest) / 6)
 
 
 def after(manifest: Manifest, path: str, other: str) -> bool:

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest
 
 PATIENCE = 30.0
-"""Seconds that a run of a few steps may take on an engine with real threads."""
+"""Seconds of this process that a run of a few steps may take on an engine with real threads.
+
+Not of the clock: a process that gets no core is not stuck.
+"""
 BRIEF, UNWINDING = 30.0, 1800.0
 """Seconds that a run may sleep before people act, and that an unwinding sleeps at most."""
 ROUNDS = 200
@@ -50,7 +53,7 @@ class Hold:
 
 
 def patience(manifest: Manifest) -> float:
-    """Return the seconds that a run may take on an engine with real threads."""
+    """Return the seconds of this process that a run may take on an engine with real threads."""
     return PATIENCE + len(manifest.order) / 5
 
 
