@@ -217,7 +217,9 @@ def _gate_words(gate: dict[str, Any]) -> str:
 def _split_words(split: dict[str, Any]) -> str:
     what = "items" if split["type"] == "map" else "iterations"
     here = f"up to {split['inline']} {what} in the run's own execution, more" if split["inline"] else "all"
-    return f"{split['path']} (at most {split['most']:,}): {here} in child executions of at most {split['size']}"
+    together = f", {split['at_once']} at once with {split['inside']} each" if split["type"] == "map" else ""
+    children = f"child executions of at most {split['size']}{together}"
+    return f"{split['path']} (at most {split['most']:,}): {here} in {children}"
 
 
 def _width(width: dict[str, Any]) -> str:

@@ -126,7 +126,7 @@ class _Part:
         run = self._host.definitions.published(self._task.workflow, self._task.version)
         context = values.store(self._context(seen), self._host.blobs, self._task.tenant)
         record, now = self._record(whole), self._host.clock.now()
-        birth = _PartBirth(self._task, self.plan, run, seen.run.input, now, context, record, whole.parts or _LOOP_SHARE)
+        birth = _PartBirth(self._task, self.plan, run, seen.run.input, now, context, record, max(whole.parts, _SHARES))
         return journal.transact(seen, birth.decide)[0]
 
     def _context(self, seen: Snapshot) -> dict[str, Any]:
@@ -195,5 +195,5 @@ class _PartBirth(Birth):
         return replace(run, part=self.task.path, context=self.context, records=(self.record,))
 
 
-_LOOP_SHARE = 2
-"""A loop has one part at a time; it begins with half of what is left."""
+_SHARES = 2
+"""The fewest shares of what is left: a part that has no other beside it leaves half to the rest of the run."""

@@ -15,7 +15,7 @@ from cloud_function import BUCKET, TABLE, manifest_key, ports
 from family import family, unit_of
 from graphs import children_of, given
 from invariants import check
-from order import too_early
+from order import disorder
 from outcome import Result, Stuck, result_of
 from people import act
 
@@ -108,8 +108,8 @@ class Cloud:
         members = list(family(self._host, journal))
         for member in members:
             check(member)
-            early = too_early(member.manifest, member.records, member.events())
-            assert not early, "; ".join(early)
+            wrong = disorder(member, self._host.blobs)
+            assert not wrong, "; ".join(wrong)
         return result_of(members, self._host.blobs)
 
     def chain(self, unit: Unit) -> Callable[[], float]:

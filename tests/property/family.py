@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from graphs import child
 
 from shared.compiler import compile_manifest
-from shared.runtime.host import Definitions, Published
+from shared.runtime.host import Definitions, Published, plan_of
 from shared.runtime.journal import Journal
 from shared.runtime.scopes import range_of
 
@@ -72,6 +72,12 @@ class Member:
         """The map or loop that this run is a part of; empty for any other run."""
         part = self.records.run.part
         return range_of(part)[0] if part else ""
+
+    @property
+    def places(self) -> int:
+        """How many steps of this run may be at work at once: parts of one map share the places of the whole."""
+        split = plan_of(self.manifest, self.whole).split if self.whole else None
+        return max(1, self.manifest.max_parallel // (split.at_once if split else 1))
 
     def here(self, path: str) -> str:
         """Return what the whole family calls a path of this run."""

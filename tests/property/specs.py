@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 MODELS = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5")
 REPLY = {"type": "object", "required": ["v"], "properties": {"v": {"type": "integer"}}}
+PROBE = {
+    "tool": "find",
+    "with": {"seed": "${ call.arguments.seed }"},
+    "found": "result.count > 0",
+    "conclusive_after": None,
+}
+PAST = "2024-02-29T12:00:00Z"
 SOON = 20_000.0
 """Seconds to decide at a gate, or for an event to come, where nobody does or none comes. No engine's clock gets there
 by itself, also the hurried ones: who plays the people says when the time is over."""
@@ -68,13 +75,22 @@ class Specs:
             spec["with"]["from"] = "${ inputs }"
             plan = replace(plan, merge=self.rolled.choice(("by_step", "shallow", "deep", "list", "first")))
         if plan.retry.max_retries < 2 and self.rolled.random() < 0.15:
-            undo = {
-                "seed": 1,
-                "chance": 0.0,
-                "from": [f"${{ steps.{plan.id}.output }}", *(f"${{ {f} }}" for f in frame)],
-            }
-            return replace(plan, risk="reversible", spec={**spec, "compensate": {"tool": "behave", "with": undo}})
+            return self._reversible(plan, spec, frame)
         return replace(plan, spec=spec)
+
+    def _reversible(self, plan: StepPlan, spec: dict[str, Any], frame: tuple[str, ...]) -> StepPlan:
+        told = [f"${{ steps.{plan.id}.output }}", *(f"${{ {f} }}" for f in frame)]
+        spec["compensate"] = {"tool": "behave", "with": {"seed": 1, "chance": 0.0, "from": told}}
+        self.leave_doubt(spec)
+        if spec["with"]["doubtful"] and self.rolled.random() < 0.7:
+            spec["reconcile"] = PROBE
+            plan = replace(plan, retry=replace(plan.retry, max_retries=1, on=("transient", "timeout", "rate_limit")))
+        return replace(plan, risk="reversible", spec=spec)
+
+    def leave_doubt(self, spec: dict[str, Any]) -> None:
+        """Let some calls fail often, and leave open then whether they have happened."""
+        doubtful = self.rolled.random() < 0.5
+        spec["with"] |= {"doubtful": doubtful} | ({"chance": 0.6} if doubtful and not self.calm else {})
 
     def _agent(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
         return replace(plan, spec=self._model(known, frame), output=REPLY)
@@ -126,7 +142,8 @@ class Specs:
 
     def _wait(self, plan: StepPlan, *_: Any) -> StepPlan:
         if self.rolled.random() < 0.4:
-            return replace(plan, spec={"for": self.rolled.choice((0, 1))})
+            moment = "${ input.nowhere }" if not self.calm and self.rolled.random() < 0.2 else PAST
+            return replace(plan, spec=self.rolled.choice(({"for": 0}, {"for": 1}, {"until": moment})))
         match = self.rolled.choice((None, "event.n > 2"))
         event = {"name": f"e{plan.id}", "match": match, "timeout": SOON}
         return replace(plan, spec={"event": event}, timeout=SOON)
@@ -138,14 +155,14 @@ class Specs:
 
     def _map(self, plan: StepPlan, known: list[str], _: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
         rolled = self.rolled
-        over: Any = [rolled.randrange(10) for _ in range(rolled.randrange(4))]
+        over: Any = [rolled.randrange(10) for _ in range(rolled.choice((0, 1, 2, 3, 4, 5)))]
         if rolled.random() < 0.3:
             over = "${ input.list }" if not known else f"${{ steps.{rolled.choice(known)}.output.list }}"
         inside = ("index % 2 == 0", "item == null || item < 5", *frame)
         spec = {
             "over": over,
             "as": "thing",
-            "max_concurrency": rolled.choice((0, 0, 1, 2, 3)),
+            "max_concurrency": rolled.choice((0, 1, 2, 3, 4, 6)),
             "on_failure": rolled.choice(("collect_all", "collect_all", "fail_fast", {"quorum": rolled.randint(1, 3)})),
             "collect": self._maybe(0.2, "${ index }"),
             "max_items": 20,

@@ -202,7 +202,7 @@ def test_a_map_that_is_too_long_is_split_and_every_execution_fits():
     unit = compile_manifest(manifest_of(holding("each", "map", MAP_SPEC | {"max_items": 5_000}, step("go"))))
     how = unit.manifest.steps["each"].split
     assert how.inline == 100
-    assert (how.at_once, how.inside) == (4, 1)
+    assert (how.at_once, how.inside) == (2, 2)
     assert how.size * 4 < 5_000
     assert unit.summary.events <= MAX_EVENTS
     found = dict(all_states(unit.asl))
@@ -210,6 +210,26 @@ def test_a_map_that_is_too_long_is_split_and_every_execution_fits():
     assert found["each · how"]["Choices"][0]["Next"] == "each · parts"
     assert found["each · part"]["Parameters"]["Payload"]["step.$"] == "$.part"
     assert found["each · apart · items"]["MaxConcurrency"] == how.inside
+
+
+@pytest.mark.parametrize(
+    ("items", "limit", "expected"),
+    [
+        *((250, 1, (1, 1)), (250, 3, (1, 3)), (250, 9, (3, 3)), (250, 0, (5, 8))),
+        *((5_000, 1, (1, 1)), (5_000, 3, (3, 1)), (5_000, 7, (2, 3)), (5_000, 10, (2, 5)), (5_000, 0, (5, 8))),
+    ],
+)
+def test_children_of_a_map_share_its_limit_and_lose_little_of_it(items, limit, expected):
+    spec = MAP_SPEC | {"max_items": items, "max_concurrency": limit}
+    maps = [holding(name, "map", spec, step("go")) for name in ("each", "also")]
+    how = compile_manifest(manifest_of(*maps), room=10_000).manifest.steps["each"].split
+    assert (how.at_once, how.inside) == expected
+
+
+def test_no_more_children_than_places_run_at_once():
+    each = holding("each", "map", MAP_SPEC | {"max_items": 5_000, "max_concurrency": 0}, step("go"))
+    how = compile_manifest(replace(manifest_of(each), max_parallel=2)).manifest.steps["each"].split
+    assert (how.at_once, how.inside) == (2, 20)
 
 
 def test_a_list_that_nothing_bounds_is_split_unless_its_body_awaits_events():
