@@ -137,9 +137,9 @@ class TickStore(Ticks, Store):
     def _rows(self) -> Iterator[Row]:
         for key, before in self._before.items():
             record = self._books[key.pk][key.sk]
-            yield Row(key, record.to_item(), record.rev, before or None)
+            yield Row(key, record.told(), record.rev, before or None)
         for pk, event in self._events:
-            yield Row(Key(pk, event.sk), event.to_item(), 1, None)
+            yield Row(Key(pk, event.sk), event.told(), 1, None)
 
     def _written(self) -> None:
         self._before.clear()

@@ -23,9 +23,14 @@ class Record:
         """The sort key inside the run's partition."""
         raise NotImplementedError
 
+    def told(self) -> dict[str, Any]:
+        """Return the fields that are not at their defaults, as they are. An equal but other value is told too."""
+        defaults = _defaults(type(self))
+        return {name: value for name, value in vars(self).items() if value is not defaults[name]}
+
     def to_item(self) -> dict[str, Any]:
-        """Return plain data without empty fields."""
-        item = {name: value for name, value in vars(self).items() if value is not None}
+        """Return plain data without the fields that are at their defaults: most of them are, most of the time."""
+        item = self.told()
         for name in self.NESTED.keys() & item.keys():
             item[name] = _plain(item[name])
         return item
@@ -54,13 +59,18 @@ def replace(record: R, **changes: Any) -> R:
     if not changes.keys() <= known.keys():
         raise TypeError(f"{type(record).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
     made = object.__new__(type(record))
-    vars(made).update(known, **changes)
+    object.__setattr__(made, "__dict__", known | changes)
     return made
 
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind))
+
+
+@cache
+def _defaults(kind: type) -> dict[str, Any]:
+    return {one.name: one.default for one in fields(kind)}
 
 
 @cache

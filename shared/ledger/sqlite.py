@@ -18,7 +18,10 @@ import sqlite3
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import to_json
 
 from shared.errors import SignalboxError, StoreConflict
 from shared.ports import Item, Key, Store, Write
@@ -59,12 +62,11 @@ _UPDATE_INDEXED = (
 )
 _UNINDEXED = ("HEAD", "STEP#", "EVENT#", "PARK#", "KEPT#")
 """Sort keys of records that are in no index: nearly all that is written."""
-_LOG_PAGES = 4000
+_LOG_PAGES = 500
 """Pages (4 KiB) of log after which it is brought into the file: seldom, since the same pages change again and again."""
 _GLANCE = 0.002
 """Seconds after which a thread that waits for its turn looks whether somebody has written for it meanwhile."""
 _HIGHEST = "\U0010ffff"
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # ASCII: half characters from outside can be kept too
 
 
 class StoreUnusable(SignalboxError):
@@ -319,7 +321,10 @@ class SqliteStore(Store):
 
 
 class Row(NamedTuple):
-    """An item to write with its new revision, and the one that it must have before; None = none may exist."""
+    """An item to write with its new revision, and the one that it must have before; None = none may exist.
+
+    Data objects may stand in the item; they come back as plain data.
+    """
 
     key: Key
     item: Item
@@ -345,6 +350,13 @@ def _statement(row: Row) -> tuple[str, tuple[Any, ...]]:
     if before is None:
         return _INSERT if plain else _INSERT_INDEXED, given
     return _UPDATE if plain else _UPDATE_INDEXED, (*given, before)
+
+
+def _encode(item: Item) -> str:
+    try:
+        return to_json(item).decode()
+    except ValueError:  # half characters from outside can be kept too, but only as ASCII
+        return json.dumps(item, separators=(",", ":"), default=asdict)
 
 
 def _item(row: tuple[Any, ...]) -> Item:
