@@ -302,9 +302,9 @@ class SqliteStore(Store):
         for row in pending.rows:
             if self._writer.execute(*_statement(row)).rowcount != 1:
                 self._writer.execute("ROLLBACK TO one")
-                pending.error = StoreConflict(f"{row.key} has another revision than expected")
+                pending.error = StoreConflict(f"{row.pk} {row.sk} has another revision than expected")
                 break
-            self.written.add(row.key.pk)
+            self.written.add(row.pk)
         self._writer.execute("RELEASE one")
 
     def _fail(self, error: sqlite3.Error, batch: list[_Pending]) -> StoreUnusable:
@@ -326,7 +326,8 @@ class Row(NamedTuple):
     Data objects may stand in the item; they come back as plain data.
     """
 
-    key: Key
+    pk: str
+    sk: str
     item: Item
     rev: int
     before: int | None
@@ -338,13 +339,13 @@ class _Pending:
     __slots__ = ("done", "error", "rows")
 
     def __init__(self, writes: Sequence[Write]) -> None:
-        self.rows = [Row(write.key, write.item, (write.expected or 0) + 1, write.expected) for write in writes]
+        self.rows = [Row(*write.key, write.item, (write.expected or 0) + 1, write.expected) for write in writes]
         self.done = False
         self.error: Exception | None = None
 
 
 def _statement(row: Row) -> tuple[str, tuple[Any, ...]]:
-    (pk, sk), item, rev, before = row
+    pk, sk, item, rev, before = row
     plain = sk.startswith(_UNINDEXED)
     given = (_encode(item), *(() if plain else map(item.get, _COLUMNS)), rev, pk, sk)
     if before is None:
