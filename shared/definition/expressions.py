@@ -82,10 +82,11 @@ def _look_up(expression: str, names: Mapping[str, Any]) -> Any:
     Only where there can be no doubt: names and fields that are there, and a plain value at their end.
     """
     value: Any = names
-    for name in _path(expression):
-        if not isinstance(value, Mapping) or name not in value:
-            return _NOT_PLAIN
-        value = cast("Mapping[str, Any]", value)[name]
+    try:
+        for name in _path(expression):
+            value = value[name]
+    except (KeyError, TypeError):
+        return _NOT_PLAIN
     if value is names:
         return _NOT_PLAIN
     plain = value is None or isinstance(value, bool) or (isinstance(value, str) and value.isascii())
