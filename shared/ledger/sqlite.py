@@ -44,7 +44,7 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS items (
         pk TEXT NOT NULL, sk TEXT NOT NULL, rev INTEGER NOT NULL, body TEXT NOT NULL, tenant_workflow TEXT,
         tenant_state TEXT, tenant_pending TEXT, created INTEGER, opened INTEGER, PRIMARY KEY (pk, sk)
-    ) WITHOUT ROWID""",
+    )""",
     *(
         f"CREATE INDEX IF NOT EXISTS {name} ON items ({value}, {sort}) WHERE {value} IS NOT NULL"
         for name, (value, sort) in _INDEXES.items()
