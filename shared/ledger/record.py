@@ -23,17 +23,20 @@ class Record:
         """The sort key inside the run's partition."""
         raise NotImplementedError
 
-    def told(self) -> dict[str, Any]:
-        """Return the fields that are not at their defaults, as they are. An equal but other value is told too."""
-        defaults = _defaults(type(self))
-        return {name: value for name, value in vars(self).items() if value is not defaults[name]}
-
     def to_item(self) -> dict[str, Any]:
-        """Return plain data without the fields that are at their defaults: most of them are, most of the time."""
-        item = self.told()
+        """Return plain data without empty fields."""
+        item = {name: value for name, value in vars(self).items() if value is not None}
         for name in self.NESTED.keys() & item.keys():
             item[name] = _plain(item[name])
         return item
+
+    def told(self) -> dict[str, Any]:
+        """Return as little as ``from_item`` needs: the fields that are not at their defaults, nested data as it is.
+
+        Most fields are at their defaults, most of the time. For stores where nobody looks at an item's single fields.
+        """
+        defaults = _defaults(type(self))
+        return {name: value for name, value in vars(self).items() if value is not defaults[name]}
 
     @classmethod
     def from_item(cls, item: dict[str, Any]) -> Self:

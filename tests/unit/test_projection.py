@@ -39,7 +39,7 @@ def store():
 
 
 def state(memory):
-    return Run.from_item(memory.items[Key(PK, "RUN")]).state
+    return memory.items[Key(PK, "RUN")]["state"]
 
 
 def test_the_state_follows_the_head():
