@@ -49,8 +49,9 @@ class TickJournal(Journal):
             return super().transact(seen, decide)
         now = _all(book) if seen.whole else _some(book, {*seen.asked, *seen.records})
         change = decide(now)
-        if any(sk in book and sk not in now.records for sk in (record.sk for record in change.records)):
-            now = _some(book, {*now.asked, *(record.sk for record in change.records)})
+        unread = {record.sk for record in change.records} & book.keys() - now.records.keys()
+        if unread:
+            now = _some(book, now.asked | unread)
             change = decide(now)
         return self._put(now, change, decide)
 

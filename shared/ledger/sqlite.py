@@ -41,6 +41,7 @@ _INDEXES = {
 }
 _COLUMNS = ("tenant_workflow", "tenant_state", "tenant_pending", "created", "opened")
 _SCHEMA = (
+    # Rows in the order of their making: what one tick writes lies together, whichever runs it belongs to.
     """CREATE TABLE IF NOT EXISTS items (
         pk TEXT NOT NULL, sk TEXT NOT NULL, rev INTEGER NOT NULL, body TEXT NOT NULL, tenant_workflow TEXT,
         tenant_state TEXT, tenant_pending TEXT, created INTEGER, opened INTEGER, PRIMARY KEY (pk, sk)
@@ -63,7 +64,8 @@ _UPDATE_INDEXED = (
 _UNINDEXED = ("HEAD", "STEP#", "EVENT#", "PARK#", "KEPT#")
 """Sort keys of records that are in no index: nearly all that is written."""
 _LOG_PAGES = 500
-"""Pages (4 KiB) of log after which it is brought into the file: seldom, since the same pages change again and again."""
+"""Pages (4 KiB) of log after which it is brought into the file and begun anew: flushing one that grows takes twice as
+long. Seldom enough, since the same pages change again and again."""
 _GLANCE = 0.002
 """Seconds after which a thread that waits for its turn looks whether somebody has written for it meanwhile."""
 _HIGHEST = "\U0010ffff"
