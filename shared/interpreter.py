@@ -282,10 +282,11 @@ class Graph:
 
         Whether it then runs or is skipped is decided on entry, by the same rules (``shared.runtime.joins``).
         """
-        waiting = [edge.source for edge in plan.needs if edge.source not in self.settled]
-        if not waiting:
-            return True
-        return plan.join != "all" and len(waiting) < len(plan.needs) and over(plan)
+        settled = (edge.source in self.settled for edge in plan.needs)
+        if plan.join == "all":
+            return all(settled)
+        ready = list(settled)
+        return all(ready) or (any(ready) and over(plan))
 
 
 # --- where it goes on --------------------------------------------------------------------------------------------

@@ -85,12 +85,13 @@ def give_back(head: Head, hold: Amount, used: Amount, active_time: int) -> Head:
 
 def short(head: Head, hold: Amount) -> Refusal | None:
     """Return the first dimension in which ``hold`` does not fit what is left."""
-    wanted = {"usd": hold.usd, "tokens": hold.tokens, "steps": hold.steps}
-    left = {"usd": head.left_usd, "tokens": head.left_tokens, "steps": head.left_steps}
-    for dimension, amount in wanted.items():
-        available = left[dimension]
-        if available is not None and available < amount:
-            return Refusal(dimension, amount, available)
+    for dimension, wanted, left in (
+        ("usd", hold.usd, head.left_usd),
+        ("tokens", hold.tokens, head.left_tokens),
+        ("steps", hold.steps, head.left_steps),
+    ):
+        if left is not None and left < wanted:
+            return Refusal(dimension, wanted, left)
     return None
 
 

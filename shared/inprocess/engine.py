@@ -24,7 +24,7 @@ from shared.inprocess.hub import Hub
 from shared.inprocess.live import Walk
 from shared.inprocess.places import Places
 from shared.inprocess.seats import Seats
-from shared.inprocess.tasks import UNBOUNDED, limit_of, make_task, takes_place
+from shared.inprocess.tasks import begin, make_task, takes_place
 from shared.inprocess.tick import Ticks
 from shared.inprocess.timers import Timers
 from shared.inprocess.walks import Walks
@@ -195,7 +195,8 @@ class InProcess(Engine):
 
     def _do(self, live: Live, walk: Walk, do: Do) -> Outcome:
         """Perform an operation, and park if it asks for that. Returns its outcome, if there is one."""
-        if self._queued(live, walk, do):
+        begin(walk, do)
+        if self._queued(live, walk):
             return _ELSEWHERE
         ticket, outcome = self._perform(live, walk, do)
         if ticket != walk.ticket:  # it was given up, and has ended after all
@@ -205,15 +206,14 @@ class InProcess(Engine):
             return self._park(live, walk, do)
         return outcome
 
-    def _queued(self, live: Live, walk: Walk, do: Do) -> bool:
+    def _queued(self, live: Live, walk: Walk) -> bool:
         """Let a walk that will call wait, while as many call as may: in this process, and of its run."""
-        if not takes_place(walk, do):
+        if not takes_place(walk):
             return False
-        walk.do = do
         if not self._seats.take(live, walk):
             return True
         with live.lock:
-            placed = live.take_place(walk, do)
+            placed = live.take_place(walk)
         if not placed:
             self._free_seat()
         return not placed
@@ -231,7 +231,7 @@ class InProcess(Engine):
     def _perform(self, live: Live, walk: Walk, do: Do) -> tuple[int, Outcome]:
         """Perform an operation. Returns its ticket, which is void by now if it took too long."""
         task = make_task(live, walk, do, self.now(), self.number())
-        walk.do, ticket, timed = do, walk.ticket, limit_of(walk, do) < UNBOUNDED
+        ticket, timed = walk.ticket, walk.limit is not None
         if do.token:
             with live.lock:
                 live.expected.add(do.token)
@@ -246,12 +246,12 @@ class InProcess(Engine):
             with live.lock:
                 if self.calls.pop(walk, None):
                     walk.ticket = ticket = walk.ticket + 1
-                    self.free(live, walk, do)
+                    self.free(live, walk)
         return ticket, {} if outcome is None else outcome
 
-    def free(self, live: Live, walk: Walk, do: Do) -> None:
+    def free(self, live: Live, walk: Walk) -> None:
         """Give the place of a step that called to the next one."""
-        if takes_place(walk, do):
+        if takes_place(walk):
             self._free_seat()
             following = live.free_place()
             if following:

@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 class Walk:
     """A generator of the interpreter with its place: the step it walks (None = an end of the run) and its graph.
 
+    ``do`` is its operation at hand and ``limit`` that one's time-out in seconds, None where it makes no call.
     ``ticket`` rises with every operation, so that an answer which comes after its time is recognised.
     ``scopes`` are those of its body that have not begun, ``inside`` counts those under way.
     """
 
-    __slots__ = ("do", "graph", "inside", "plan", "scopes", "steps", "ticket")
+    __slots__ = ("do", "graph", "inside", "limit", "plan", "scopes", "steps", "ticket")
 
     def __init__(
         self, steps: Generator[Effect, Any, bool], graph: Graph | None = None, plan: StepPlan | None = None
     ) -> None:
         self.steps, self.graph, self.plan = steps, graph, plan
         self.do: Do | None = None
+        self.limit: float | None = None
         self.ticket = 0
         self.scopes: Iterator[str] = iter(())
         self.inside = 0
@@ -106,12 +108,11 @@ class Live:
         walk.inside += 1
         return Graph(body.steps, body.order, scope, walk, settled_in(body.order, scope, self.records))
 
-    def take_place(self, walk: Walk, do: Do) -> bool:
+    def take_place(self, walk: Walk) -> bool:
         """Count a step among those that call, or let it wait for its turn."""
         if self.busy < self.manifest.max_parallel:
             self.busy += 1
             return True
-        walk.do = do
         self.queue.append(walk)
         self.active -= 1
         return False

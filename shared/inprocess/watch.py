@@ -91,8 +91,7 @@ class Watch:
                 if walk.ticket != ticket or calls.pop(walk, None) is None:
                     continue
                 walk.ticket += 1
-                if walk.do:
-                    self._engine.free(live, walk, walk.do)
+                self._engine.free(live, walk)
             self._engine.hub.put(self._engine.hub.relieve)
             self._engine.put(live, walk, TaskFailed("States.Timeout"))
 

@@ -62,6 +62,9 @@ class Amount:
         return Amount(self.usd - other.usd, self.tokens - other.tokens, self.steps - other.steps)
 
 
+NOTHING = Amount()
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
@@ -215,8 +218,8 @@ class Step(Record):
     lease: int = 0
     until: int = 0
     open: bool = False
-    hold: Amount = field(default_factory=Amount)
-    spent: Amount = field(default_factory=Amount)
+    hold: Amount = NOTHING
+    spent: Amount = NOTHING
     failure: Failure | None = None
     reason: str | None = None
     call: Call | None = None

@@ -7,8 +7,9 @@ because after a lost answer it is asked again with the records that it already w
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from shared.errors import NotFound, StoreConflict, TransientFailure
 from shared.ledger.record import Record, replace
@@ -29,18 +30,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.010, 0.160
 """Full jitter between tries, in seconds (explored for 50 writers at once)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """An event to append; its number and time are given when it is committed."""
 
     type: str
     path: str | None = None
     attempt: int | None = None
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    data: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Records of one run, by sort key, as they were read together.
 
     ``asked`` are the sort keys that were read: those without a record are known to have had none. ``whole`` = every
@@ -107,9 +106,9 @@ class Snapshot:
         """All kept events of the snapshot, in the order of their arrival."""
         return sorted((one for one in self.records.values() if isinstance(one, Kept)), key=lambda kept: kept.at)
 
-    def with_(self, records: Iterable[Record]) -> Snapshot:
-        """Return the snapshot with ``records`` put in."""
-        return Snapshot({**self.records, **{record.sk: record for record in records}}, self.asked, self.whole)
+    def with_(self, records: Mapping[str, Record]) -> Snapshot:
+        """Return the snapshot with ``records``, by sort key, put in."""
+        return Snapshot({**self.records, **records}, self.asked, self.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ class Journal:
         rest = self.read(["RUN"])
         kinds = ("GATE#", "KEPT#", "PARK#", "STEP#")
         items = [item for kind in kinds for item in self._store.query(self.pk, kind)]
-        known = rest.with_(revive(item) for item in items)
+        known = rest.with_({record.sk: record for record in map(revive, items)})
         return Snapshot(known.records, known.asked, whole=True)
 
     def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:
@@ -186,22 +185,21 @@ class Journal:
         return {*seen.asked, *seen.records, *(record.sk for record in change.records)}
 
     def _commit(self, seen: Snapshot, change: Change[T]) -> Snapshot:
-        records = self._numbered(seen, change)
-        self._store.commit([*(self._write(seen, record) for record in records), *change.elsewhere])
-        kept = [replace(record, rev=self._rev(seen, record) + 1) for record in records if not isinstance(record, Event)]
-        return seen.with_(kept)
+        records, events = self._numbered(seen, change)
+        writes = [self._write(seen, record) for record in (*records.values(), *events)]
+        self._store.commit([*writes, *change.elsewhere])
+        return seen.with_({sk: replace(record, rev=self._rev(seen, sk) + 1) for sk, record in records.items()})
 
-    def _numbered(self, seen: Snapshot, change: Change[T]) -> list[Record]:
-        """Return the records to write: with events, the head counts them and each gets its number."""
+    def _numbered(self, seen: Snapshot, change: Change[T]) -> tuple[dict[str, Record], list[Event]]:
+        """Return the records to write, by sort key, and the events: the head counts them and each gets its number."""
         records = {record.sk: record for record in change.records}
         if not change.notes:
-            return list(records.values())
+            return records, []
         head = records.get("HEAD", seen.records.get("HEAD"))
         if not isinstance(head, Head):
             raise NotFound("There is no such run.")
         records["HEAD"] = replace(head, seq=head.seq + len(change.notes))
-        events = (self.event(head, note, n) for n, note in enumerate(change.notes, 1))
-        return [*records.values(), *events]
+        return records, [self.event(head, note, n) for n, note in enumerate(change.notes, 1)]
 
     def event(self, head: Head, note: Note, after: int = 1) -> Event:
         """Return a note as the event that stands ``after`` so many others behind the head's last one."""
@@ -211,11 +209,10 @@ class Journal:
         )
 
     def _write(self, seen: Snapshot, record: Record) -> Write:
-        rev = self._rev(seen, record)
-        return Write(Key(self.pk, record.sk), record.to_item(), rev or None)
+        return Write(Key(self.pk, record.sk), record.to_item(), self._rev(seen, record.sk) or None)
 
-    def _rev(self, seen: Snapshot, record: Record) -> int:
-        known = seen.records.get(record.sk)
+    def _rev(self, seen: Snapshot, sk: str) -> int:
+        known = seen.records.get(sk)
         return known.rev if known else 0
 
 

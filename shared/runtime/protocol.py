@@ -15,7 +15,7 @@ from shared.budget import rules
 from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
 from shared.ids import sha256
 from shared.ledger.record import replace
-from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
+from shared.ledger.records import NOTHING, Amount, Call, Failure, Gate, Head, Step
 from shared.redaction import redacted_text
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scope_of
@@ -30,6 +30,7 @@ LONGEST_WISH = 24 * 3600
 """Most seconds that a far side may ask us to wait; more (or no number at all) is none of its business."""
 PARKED = frozenset({"paused", "unknown"})
 """Statuses in which a step waits for a person's word; the head counts them."""
+_FRESH = Step(path="", step="", type="", status="running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _already(step: Step, task: Task) -> Opening | None:
 
 def new_step(plan: StepPlan, path: str, epoch: int) -> Step:
     """Return the record of a step to which nothing has happened yet."""
-    return Step(path=path, step=plan.id, type=plan.type, status="running", epoch=epoch)
+    return replace(_FRESH, path=path, step=plan.id, type=plan.type, epoch=epoch)
 
 
 def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
@@ -132,7 +133,7 @@ def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, St
     """
     note = Note("attempt_lost", step.path, step.attempt, {"used": shown(step.hold), "error": error})
     spent = step.spent + step.hold
-    freed = replace(step, open=False, fence=step.fence + 1, hold=Amount(), spent=spent, holder=None)
+    freed = replace(step, open=False, fence=step.fence + 1, hold=NOTHING, spent=spent, holder=None)
     freed = replace(freed, ended=min(now, step.lease))  # its call cannot have begun later
     # An attempt is not active beyond its time-out, but whatever closed after that was.
     over = min(now, max(step.until, head.last_close))
@@ -236,7 +237,7 @@ def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> C
     closed = replace(
         finished(step, outcome, now, head.seq + 1),
         open=False,
-        hold=Amount(),
+        hold=NOTHING,
         holder=None,
         closed_by=opened.holder,
         spent=step.spent + used,
@@ -253,7 +254,7 @@ def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapsh
     if stopped(seen, known or step, task):
         return Change(None)
     closed = finished(replace(known or step, started=now, attempt=step.attempt + 1), outcome, now, seen.head.seq + 1)
-    return Change(closed, (closed, *beside(closed, seen)), (closing_note(step, closed, Amount(), now),))
+    return Change(closed, (closed, *beside(closed, seen)), (closing_note(step, closed, NOTHING, now),))
 
 
 def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
@@ -266,7 +267,7 @@ def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Ch
     if known.settled or failed or known.status in PARKED or seen.head.ended:
         return Change(known)
     closed_ = finished(known, outcome, now, seen.head.seq + 1)
-    return Change(closed_, (closed_,), (closing_note(known, closed_, Amount(), now),))
+    return Change(closed_, (closed_,), (closing_note(known, closed_, NOTHING, now),))
 
 
 def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:

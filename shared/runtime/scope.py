@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
 from shared.definition.expressions import evaluate, render
 from shared.errors import PermanentFailure
+from shared.runtime.memo import Memo
 from shared.runtime.outputs import output_of
 from shared.runtime.scopes import (
     FALLBACK,
@@ -50,18 +51,22 @@ def inside_names(plan: StepPlan) -> frozenset[str]:
     return own.union(*(inside_names(step) for step in plan.body.steps.values())) if plan.body else own
 
 
-def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
+def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> frozenset[str]:
     """Return the sort keys that deciding about a step needs.
 
     The run, the step, its sources and what its expressions mention, its gate, the containers around it.
     """
+    return _KEYS.of(plan, scope, partial(_keys_for, manifest, plan, scope))
+
+
+def _keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> frozenset[str]:
     words = _words(plan)
     names = words.steps | {edge.source for edge in plan.needs}
     places = {place_of(name, manifest, scope) for name in names} - {None}
     keys = {"RUN", f"STEP#{scope}{plan.id}", *(f"STEP#{place}" for place in places), *frame_keys(scope)}
     if words.loop:
         keys |= _previous_keys(manifest, scope)
-    return keys | ({f"GATE#{scope}{plan.approved_by}"} if plan.approved_by else set())
+    return frozenset(keys | ({f"GATE#{scope}{plan.approved_by}"} if plan.approved_by else set()))
 
 
 def _previous_keys(manifest: Manifest, scope: str) -> set[str]:
@@ -108,18 +113,12 @@ class _Words:
     inputs: bool
 
 
-_KNOWN: dict[int, tuple[StepPlan, _Words]] = {}
-"""By the plan's identity: plans are frozen and met again and again, but have no hash."""
-_MOST_KNOWN = 10_000
+_WORDS: Memo[_Words] = Memo()
+_KEYS: Memo[frozenset[str]] = Memo()
 
 
 def _words(plan: StepPlan) -> _Words:
-    known = _KNOWN.get(id(plan))
-    if known is None or known[0] is not plan:
-        if len(_KNOWN) >= _MOST_KNOWN:
-            _KNOWN.clear()
-        known = _KNOWN[id(plan)] = plan, _read(plan)
-    return known[1]
+    return _WORDS.of(plan, "", partial(_read, plan))
 
 
 def _read(plan: StepPlan) -> _Words:
