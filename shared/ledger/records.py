@@ -177,6 +177,7 @@ class Step(Record):
     surely dead at ``lease`` (ms).
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
+    ``undone`` is the child whose effects have been undone, if it had any.
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
@@ -221,6 +222,7 @@ class Step(Record):
     iteration: int = 0
     due: int | None = None
     child: str | None = None
+    undone: str | None = None
     slot: bool = False
     parts: int = 0
     first: int = 0

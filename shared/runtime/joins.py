@@ -32,7 +32,10 @@ def verdict(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdic
     """Decide whether the step may run, from its sources' records in ``seen``.
 
     Raises StepFailure when that depends on a condition which cannot be evaluated: the step fails of it.
+    What has a run of its own may: its parent has decided that.
     """
+    if seen.run.part == f"{prefix}{plan.id}":
+        return READY
     joined = foreseen(plan, prefix, seen, scope)
     if joined.kind == "broken":
         edges = [edge for edge in plan.needs if _edge(edge, plan, prefix, seen, scope)[1] == "broken"]
