@@ -273,12 +273,14 @@ class InProcess(Engine):
         return _ELSEWHERE
 
     def _park(self, live: Live, walk: Walk, do: Do) -> Outcome:
-        """Wait for the token's answer, unless it has come already."""
+        """Wait for the token's answer, unless it has come already, or its time is over."""
         until = self.until(live, walk)
         with live.lock:
             live.expected.discard(do.token)
             if do.token in live.early:
                 return live.early.pop(do.token)
+            if until and until <= self.now():
+                return TaskFailed("States.Timeout")
             live.parked[do.token] = walk
             if until:
                 self.timer(live.id, do.token, until)
