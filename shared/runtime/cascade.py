@@ -85,9 +85,9 @@ def _plan_in(run: Run, plan: StepPlan, path: str) -> StepPlan:
 
     A range of one fails with its run. All of one settles as failed, and its parent's step then fails of the same.
     """
-    if is_part_of(run, path):
-        return replace(plan, on_error="fail", fallback=None)
-    return replace(plan, on_error="continue", fallback=None, apart=False) if stands_for(run, path) else plan
+    if not stands_for(run, path):
+        return plan
+    return replace(plan, on_error="fail" if is_part_of(run, path) else "continue", fallback=None, apart=False)
 
 
 def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) -> bool:
@@ -275,7 +275,7 @@ def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
     """Decide for a gate that nobody has decided: expired, or its handler died before the mail was out."""
     # The token's own time-out is the expiry, however late its handler had started.
     if visit.now < gate.expires and visit.task.error != "States.Timeout":
-        wait = min(GATE_PAUSE * 2.0**case.step.retries, LONGEST_GATE_PAUSE)
+        wait = min(GATE_PAUSE * 2.0 ** min(case.step.retries, 10), LONGEST_GATE_PAUSE)
         again = replace(case.step, retries=case.step.retries + 1)
         return _remember(replace(case, step=again), visit, act("retry", min(wait, gate.expires - visit.now)))
     rule = visit.plan.spec["on_expiry"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faults import KINDS, Tap
-from routes import ROUTES, calls_of
+from routes import ROUTES, calls_of, plans_of
 
 CASES = [
     (route, number, call, kind)
@@ -29,7 +29,7 @@ def test_a_single_fault_is_survived(route, number, call, kind):
 def done(route, play):
     """Return how many effects stand, by the records of the run and its parts."""
     world = play.world
-    if world.unit.manifest.slots or any(plan.split for plan in world.unit.manifest.steps.values()):
+    if world.unit.manifest.slots or any(plan.split or plan.apart for plan in plans_of(world)):
         steps = [step for run in play.runs() for step in play.seen(run).records.steps()]
         return sum(
             step.status == "completed" and step.call is not None and step.step != "bad"
