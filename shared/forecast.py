@@ -139,7 +139,8 @@ class _Part:
         if plan.body is None:
             return _ceiling_seconds(plan)
         inner = _Part(plan.body, self.layout.bodies[name], f"{path}/", self.given)
-        return _rounds(plan) * sum(seconds for _, seconds in inner.critical_path())
+        longest = _rounds(plan) * sum(seconds for _, seconds in inner.critical_path())
+        return min(longest, plan.timeout) if plan.apart else longest
 
     def durations(self) -> list[float]:
         return [self.seconds(name) for name in self.order.names]

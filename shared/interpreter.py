@@ -15,17 +15,17 @@ Nothing here is remembered anywhere but in the records: after ``kill -9``, or wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.runtime.denials import NEEDS_APPROVAL
-from shared.runtime.scopes import FALLBACK
+from shared.runtime.scopes import FALLBACK, graph_at, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from shared.ledger.records import Step
-    from shared.manifest import StepPlan
+    from shared.manifest import Manifest, StepPlan
 
 INTERRUPTED = "Signalbox.Interrupted"
 """Error name of a step whose process died before anybody had decided what follows its failure."""
@@ -120,6 +120,8 @@ def _attempt(plan: StepPlan, scope: str, action: str) -> Generator[Effect, Any, 
     """Do what the step's type asks for, or let its fallback stand in. Raises TaskFailed."""
     if action == "fallback":
         yield Do("fallback", plan.id, scope, template=plan.fallback or "")
+    elif plan.apart:
+        yield Do("apart", plan.id, scope, token=f"child:{scope}{plan.id}")
     else:
         yield from _WAYS.get(plan.type, _call)(plan, scope)
 
@@ -290,6 +292,15 @@ class Graph:
 
 
 # --- where it goes on --------------------------------------------------------------------------------------------
+
+
+def graph_of(manifest: Manifest, part: str | None, records: Mapping[str, Step]) -> Graph:
+    """Return a run's graph, with what has settled: the workflow's own, or the map or loop at ``part``, alone."""
+    if part is None:
+        return Graph(manifest.steps, manifest.order, settled=settled_in(manifest.order, "", records))
+    scope = scope_of(part)
+    plan = replace(graph_at(manifest, scope)[part.removeprefix(scope)], apart=False, needs=(), dependents=())
+    return Graph({plan.id: plan}, (plan.id,), scope, settled=settled_in((plan.id,), scope, records))
 
 
 def settled_in(order: Iterable[str], scope: str, records: Mapping[str, Step]) -> set[str]:

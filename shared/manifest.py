@@ -17,6 +17,8 @@ OnError = Literal["fail", "pause", "continue"]
 Merge = Literal["by_step", "shallow", "deep", "list", "first"]
 StepType = Literal["agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait", "part"]
 """As in the file, and ``part``: the child execution that a large map or a long loop is split into."""
+ALONE = " alone"
+"""What a map's or loop's path is followed by where the run of its own begins in the machine."""
 YEAR = 31_536_000
 """Seconds; a standard execution lives no longer. Source: Step Functions quotas, "Maximum execution time"."""
 
@@ -96,6 +98,7 @@ class StepPlan:
 
     ``body`` is the graph inside a map or a loop; ``split`` says how it is split where one execution cannot hold it.
     ``slot`` is above 0 where the step waits for one of ``max_parallel`` slots; the highest goes first.
+    ``apart`` = the map or loop has a ``timeout`` or a ``budget``, and therefore a run of its own.
     """
 
     id: str
@@ -119,6 +122,7 @@ class StepPlan:
     body: Body | None = None
     split: Split | None = None
     slot: int = 0
+    apart: bool = False
 
 
 def part_plan(name: str) -> StepPlan:

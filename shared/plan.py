@@ -104,6 +104,7 @@ class _Graph:
             approved_by=next((gate for gate, its in self.steps.items() if _approves(its) == name), None),
             spec=self._spec(step),
             body=self._inside(step),
+            apart=isinstance(step, Map | Loop) and step.apart,
         )
 
     def _inside(self, step: AnyStep) -> Body | None:

@@ -12,6 +12,7 @@ from scripts.commands.output import JsonOption, Refused, console, pairs, print_j
 if TYPE_CHECKING:
     from shared.compiler import Compiled
     from shared.forecast import Forecast
+    from shared.manifest import StepPlan
 
 NANO = 1_000_000_000
 SHOWN = 8
@@ -142,6 +143,7 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
             for path, plan in forecast.steps
             if plan.split
         ],
+        "apart": [_apart(path, plan) for path, plan in forecast.steps if plan.apart],
         "gates": [_gate(path, plan.spec, plan.timeout) for path, plan in forecast.steps if plan.type == "human_gate"],
         "irreversible": [
             {"path": path, "tool": plan.spec["tool"], "approved_by": plan.approved_by}
@@ -164,6 +166,14 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
 
 def _step(path: str, kind: str, timeout: float) -> dict[str, Any]:
     return {"path": path, "type": kind, "timeout": timeout}
+
+
+def _apart(path: str, plan: "StepPlan") -> dict[str, Any]:
+    from shared.definition.models import LONGEST_PARKED  # noqa: PLC0415 - with the compiler
+
+    limits = {**asdict(plan.budget), "usd": None if plan.budget.usd is None else _usd(plan.budget.usd)}
+    timeout = plan.timeout if plan.timeout < LONGEST_PARKED else None
+    return {"path": path, "type": plan.type, "timeout": timeout, "budget": limits}
 
 
 def _gate(path: str, spec: Any, timeout: float) -> dict[str, Any]:
@@ -189,6 +199,7 @@ def _show(facts: dict[str, Any]) -> None:
             "cost": f"$ {cost['floor']} to $ {cost['ceiling']}{_not_bounded(cost['not_bounded'])}",
             "width": _width(width),
             "split": "; ".join(map(_split_words, facts["split"])) or "nothing: one execution holds it all",
+            "own runs": "; ".join(map(_apart_words, facts["apart"])) or "none",
             "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
             "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
             "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
@@ -212,6 +223,19 @@ def _gate_words(gate: dict[str, Any]) -> str:
     return (
         f"{gate['path']}{approves} ({', '.join(gate['approvers'])}, {_time(gate['timeout'])}, then {gate['on_expiry']})"
     )
+
+
+def _apart_words(apart: dict[str, Any]) -> str:
+    budget = apart["budget"]
+    active = budget["active_time"]
+    known = {
+        "time-out": None if apart["timeout"] is None else _time(apart["timeout"]),
+        "$": budget["usd"],
+        "tokens": budget["tokens"],
+        "attempts": budget["steps"],
+        "active time": None if active is None else _time(active),
+    }
+    return f"{apart['path']} ({', '.join(f'{name} {value}' for name, value in known.items() if value is not None)})"
 
 
 def _split_words(split: dict[str, Any]) -> str:

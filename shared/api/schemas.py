@@ -58,7 +58,10 @@ _SUMMARY = {
     "initiator": _TEXT,
     "trigger": _TEXT,
     "parent": {"type": ["string", "null"], "description": "`<run>|<path>` of the step whose child run this is."},
-    "part": {"type": ["string", "null"], "description": "The range of a map or loop that this run stands for."},
+    "part": {
+        "type": ["string", "null"],
+        "description": "The map or loop, or the range of one, that this run stands for.",
+    },
     "created_at": _TIME,
     "ended_at": _or_null(_TIME),
 }

@@ -2,8 +2,9 @@
 
 Every body must fit a history by itself; then, in each graph, the map or loop that would write the most events is split
 first, until the rest fits. A split map still runs short lists inline. A list that nothing bounds may be long, so its
-map is always split. What waits for an event from outside is not: the event is sent to the run, and finds only what the
-run's own execution waits for.
+map is always split. One with a time-out or a budget has a run of its own; what that cannot hold is split there. What
+waits for an event from outside is not: the event is sent to the run, and finds only what the run's own execution waits
+for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shared.asl.limits import INLINE_ITEMS, MAX_EVENTS, body_events, events_of, part_events
+from shared.asl.limits import INLINE_ITEMS, MAX_EVENTS, apart_events, body_events, events_of, part_events
 from shared.manifest import Body, Split, StepPlan
 
 if TYPE_CHECKING:
@@ -41,8 +42,11 @@ def split(layout: Layout, plans: Mapping[str, StepPlan], room: int, places: int)
     found = {name: _inside(layout, plan, room, places) for name, plan in plans.items()}
     for name in [name for name, plan in found.items() if plan.type == "map" and plan.spec.get("max_items") is None]:
         found[name] = _open_ended(layout, found[name], room, places)
+    found |= {name: _in_its_own_run(layout, plan, room, places) for name, plan in found.items() if plan.apart}
     while events_of(layout, found) > room and _too_many(layout, found, room):
-        whole = [name for name in layout.bodies if _splits(found[name]) and found[name].split is None]
+        whole = [
+            name for name in layout.bodies if _splits(found[name]) and not (found[name].split or found[name].apart)
+        ]
         if not whole:
             break
         heaviest = max(whole, key=lambda name: body_events(layout, found[name]) * rounds(found[name]))
@@ -65,6 +69,12 @@ def _inside(layout: Layout, plan: StepPlan, room: int, places: int) -> StepPlan:
         return plan
     steps = split(layout.bodies[plan.id], plan.body.steps, room, places)
     return replace(plan, body=Body(steps, plan.body.order))
+
+
+def _in_its_own_run(layout: Layout, plan: StepPlan, room: int, places: int) -> StepPlan:
+    """Split what has a run of its own where one execution cannot hold that run either."""
+    holds = plan.split or not _splits(plan) or apart_events(layout, plan) <= room
+    return plan if holds else _split(layout, plan, room, places)
 
 
 def _open_ended(layout: Layout, plan: StepPlan, room: int, places: int) -> StepPlan:
@@ -112,7 +122,7 @@ def _at_once(limit: int, most: int, *, several: bool) -> int:
 def _shortened(layout: Layout, plans: dict[str, StepPlan], room: int) -> dict[str, StepPlan]:
     """Let fewer items run inline until all of it fits together."""
     while events_of(layout, plans) > room:
-        inline = [name for name, plan in plans.items() if plan.split and plan.split.inline]
+        inline = [name for name, plan in plans.items() if plan.split and plan.split.inline and not plan.apart]
         if not inline:
             break
         for name in inline:

@@ -12,7 +12,7 @@ from shared.definition.relations import Relations
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from shared.definition.models import AnyStep, SubWorkflow, ToolStep, Workflow
+    from shared.definition.models import Agent, AnyStep, SubWorkflow, ToolStep, Workflow
     from shared.definition.salvage import Ghost
     from shared.definition.yaml_tree import Path
 
@@ -86,7 +86,7 @@ class Place(Generic[S_co]):
         return (*self.scope.at, "steps", self.name)
 
 
-def general(place: Place[Map] | Place[SubWorkflow] | Place[ToolStep]) -> Place[AnyStep]:
+def general(place: Place[Agent] | Place[Map] | Place[SubWorkflow] | Place[ToolStep]) -> Place[AnyStep]:
     """Return the place without what is known of its step's type."""
     return Place(place.scope, place.name, place.step)
 

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("signalbox")
 NAP = 5.0
 """Shorter sleeps (s) keep a run in memory."""
+_CHILDREN = frozenset({"child", "apart"})
+_TIMED = _CHILDREN | {"run", "event"}
+"""Operations that park for at most a time: children, gates, events."""
 Outcome = Any
 _ELSEWHERE = object()
 """Outcome of an operation whose walk goes on later, or has gone on without it."""
@@ -270,24 +273,29 @@ class InProcess(Engine):
         return _ELSEWHERE
 
     def _park(self, live: Live, walk: Walk, do: Do) -> Outcome:
-        """Wait for the token's answer, unless it has come already."""
-        until = self._until(live, do)
+        """Wait for the token's answer, unless it has come already, or its time is over."""
+        until = self.until(live, walk)
         with live.lock:
             live.expected.discard(do.token)
             if do.token in live.early:
                 return live.early.pop(do.token)
+            if until and until <= self.now():
+                return TaskFailed("States.Timeout")
             live.parked[do.token] = walk
             if until:
                 self.timer(live.id, do.token, until)
             self.rest(live)
         return _ELSEWHERE
 
-    def _until(self, live: Live, do: Do) -> int | None:
-        """Return when (ms) the time of a parked operation itself is over."""
-        if do.op not in {"run", "event"}:
+    def until(self, live: Live, walk: Walk) -> int | None:
+        """Return when (ms) the time of a walk's parked operation itself is over."""
+        do = walk.do
+        if do is None or do.op not in _TIMED:
             return None
         seen = self.places.journal(live.id).read([f"GATE#{do.path}", f"STEP#{do.path}"])
         gate, step = seen.gate(do.path), seen.step(do.path)
+        if do.op in _CHILDREN:
+            return step.opened + int(walk.plan.timeout * 1000) if walk.plan and step and step.opened else None
         return gate.expires if gate else step.due if step else None
 
     def rest(self, live: Live) -> None:

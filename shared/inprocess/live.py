@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from shared.interpreter import Graph, entry_of, settled_in, walk_finish, walk_step, walk_unwinding
+from shared.interpreter import Graph, entry_of, graph_of, settled_in, walk_finish, walk_step, walk_unwinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -70,8 +70,7 @@ class Live:
         """Return the walks with which the run goes on: its first steps, or its unwinding."""
         if self.facts.head.unwinding or self.to_unwind:
             return self.unwind()
-        settled = settled_in(self.manifest.order, "", self.records)
-        root = Graph(self.manifest.steps, self.manifest.order, settled=settled)
+        root = graph_of(self.manifest, self.facts.run.part, self.records)
         return self.begun(root, None, over, now) or [Walk(walk_finish())]
 
     def unwind(self) -> list[Walk]:

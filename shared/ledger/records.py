@@ -191,6 +191,7 @@ class Step(Record):
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
     ``probes`` were asked about its call, the last one at ``probed`` (ms).
     ``forged`` = its output was not written by us (``shared.ledger.seal``).
+    ``undone`` is the child whose effects have been undone, if it had any.
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
@@ -235,6 +236,7 @@ class Step(Record):
     iteration: int = 0
     due: int | None = None
     child: str | None = None
+    undone: str | None = None
     slot: bool = False
     parts: int = 0
     first: int = 0

@@ -16,7 +16,17 @@ from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import FALLBACK, closed, container_of, fail_item, graph_at, is_part_of, range_of, root_scope
+from shared.runtime.scopes import (
+    FALLBACK,
+    closed,
+    container_of,
+    fail_item,
+    graph_at,
+    is_part_of,
+    range_of,
+    root_scope,
+    stands_for,
+)
 from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
 from shared.runtime.unwinding import close_scope, stop_parts
@@ -24,6 +34,7 @@ from shared.runtime.unwinding import close_scope, stop_parts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.ledger.records import Run
     from shared.manifest import Manifest, Retry, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
@@ -48,17 +59,15 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     manifest, journal = host.manifest(task), host.journal(task)
     path = task.path
     plan = plan_of(manifest, path)
-    stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
-    whole = _fails_whole(manifest, task.scope)
     seen = journal.read({*host.keys(task, plan), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
-    if is_part_of(seen.run, path):  # what follows its failure is for the whole to decide
-        plan, stand_in = replace(plan, on_error="fail", fallback=None), None
+    whole, plan = _fails_whole(manifest, task.scope), _plan_in(seen.run, plan, path)
+    stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
     visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
     if _child_goes_on(host, task, seen, unwind_machine):
         return act("recheck", _patience(seen.step(path), plan, host.clock.now()))
     action, after = journal.transact(seen, lambda again: decide(again, visit))
     step = after.step(path)
-    if step and step.settled:
+    if step and step.settled and not stands_for(after.run, path):
         settle(host, task, step)
     elif manifest.slots:
         give_slots(host, task)
@@ -69,6 +78,16 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     elif action["action"] == "fail" and task.scope:
         close_scope(host, journal, f"{container_of(task.scope)}[" if visit.whole else task.scope, unwind_machine)
     return action
+
+
+def _plan_in(run: Run, plan: StepPlan, path: str) -> StepPlan:
+    """Return a step's plan as it is in force in the run: what a map or loop fails of there is for its parent to judge.
+
+    A range of one fails with its run. All of one settles as failed, and its parent's step then fails of the same.
+    """
+    if not stands_for(run, path):
+        return plan
+    return replace(plan, on_error="fail" if is_part_of(run, path) else "continue", fallback=None, apart=False)
 
 
 def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) -> bool:
@@ -87,7 +106,7 @@ def _patience(step: Step | None, plan: StepPlan, now: int) -> float:
 
     It may wait for a person's word on a call, for days; the history of the execution has an end.
     """
-    due = (step.started or now if step else now) + plan.timeout * 1000
+    due = (step.opened or now if step else now) + plan.timeout * 1000
     return min(max(CHILD_PAUSE, (now - due) / 4), LONGEST_CHILD_PAUSE)
 
 
@@ -277,7 +296,7 @@ def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
     """Decide for a gate that nobody has decided: expired, or its handler died before the mail was out."""
     # The token's own time-out is the expiry, however late its handler had started.
     if visit.now < gate.expires and visit.task.error != "States.Timeout":
-        wait = min(GATE_PAUSE * 2.0**case.step.retries, LONGEST_GATE_PAUSE)
+        wait = min(GATE_PAUSE * 2.0 ** min(case.step.retries, 10), LONGEST_GATE_PAUSE)
         again = replace(case.step, retries=case.step.retries + 1)
         return _remember(replace(case, step=again), visit, act("retry", min(wait, gate.expires - visit.now)))
     rule = visit.plan.spec["on_expiry"]
@@ -305,8 +324,9 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
 def _unrecorded(case: Case, visit: Visit) -> bool:
     """Tell whether a step without effect was only interrupted by the engine: entering it again costs nothing."""
     makes_no_call = case.step.call is None and visit.plan.type not in {"agent", "tool"}
-    # A map or a loop has no time-out of its own: what ran out of time is one of our tasks.
-    interrupted = visit.engine_failure.error_class == "transient" or visit.plan.type in CONTAINERS
+    # A map or a loop without a run of its own has no time-out: what ran out of time is one of our tasks.
+    whole = visit.plan.type in CONTAINERS and not visit.plan.apart
+    interrupted = visit.engine_failure.error_class == "transient" or whole
     same = case.step.failure == visit.engine_failure
     return makes_no_call and interrupted and same and case.step.retries < ENTRY_RETRIES
 

@@ -26,7 +26,7 @@ from shared.runtime.outputs import fits, output_of
 from shared.runtime.protocol import Outcome
 from shared.runtime.rebirth import is_to_go_on, resume_child
 from shared.runtime.runs import NewRun, StartRequest
-from shared.runtime.scopes import is_part, range_of
+from shared.runtime.scopes import is_part, range_of, whole_of
 from shared.runtime.settle import register, settle
 from shared.runtime.steps import NotOpened, check_open, record_failure, result, skipped
 from shared.runtime.task import Task, run_task
@@ -151,6 +151,7 @@ class Birth:
             hold=hold,
             failure=None,
             started=known.started or self.now,
+            opened=self.now,
         )
         note = Note("child_started", task.path, waiting.attempt, {"child": child, **self.told()})
         writes = tuple(self.new(seen.run, child, limits).writes())
@@ -206,7 +207,7 @@ def answer_parent(host: Host, tenant: str, child: str) -> None:
 
 def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
     """Return the failure with which a part of a map ends the whole map: its first one, where one is enough."""
-    if not ended.run.part:
+    if not ended.run.part or not is_part(ended.run.part):
         return None
     plan = plan_of(host.definitions.manifest(ended.run.workflow, ended.run.version), range_of(ended.run.part)[0])
     if plan.type != "map" or plan.spec["on_failure"] != "fail_fast":
@@ -218,8 +219,15 @@ def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
 
 
 def _part_output(host: Host, ended: Snapshot) -> Any:
-    whole = ended.step(range_of(ended.run.part or "")[0])
-    return output_of(whole, host.blobs)
+    return output_of(ended.step(whole_of(ended.run.part or "")), host.blobs)
+
+
+def _part_outcome(host: Host, ended: Snapshot) -> Outcome:
+    """Return what a part's map or loop came to. A range of one never fails: its output says what has."""
+    whole = ended.step(whole_of(ended.run.part or ""))
+    if whole and whole.failure and not is_part(ended.run.part or ""):
+        return Outcome(failure=whole.failure)
+    return Outcome(output=values.store(_part_output(host, ended), host.blobs, ended.run.tenant))
 
 
 def _outcome(host: Host, ended: Snapshot) -> Outcome:
@@ -236,7 +244,7 @@ def _outcome(host: Host, ended: Snapshot) -> Outcome:
 
 def _result(host: Host, ended: Snapshot) -> Outcome:
     if ended.run.part:
-        return Outcome(output=values.store(_part_output(host, ended), host.blobs, ended.run.tenant))
+        return _part_outcome(host, ended)
     outputs = sinks(host, run_task(ended.run, ended.head.epoch), ended)
     output = {"run": ended.run.id, "status": ended.head.ended, "outputs": outputs}
     return Outcome(output=values.store(output, host.blobs, ended.run.tenant))

@@ -14,7 +14,7 @@ from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import check_attested, fits
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import range_of
+from shared.runtime.scopes import whole_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 
@@ -122,5 +122,5 @@ def _unsettled(manifest: Manifest, seen: Snapshot) -> list[str]:
     """Return the steps of the run's own graph that have not settled: of a part, the map or loop that it stands for."""
     if seen.run.part is None:
         return unsettled(manifest, "", seen)
-    whole = seen.step(range_of(seen.run.part)[0])
+    whole = seen.step(whole_of(seen.run.part))
     return [] if whole and whole.settled else [seen.run.part]

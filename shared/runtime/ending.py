@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import Conflict
 from shared.redaction import redacted_text
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import definition_path, root_scope
+from shared.runtime.scopes import entry_of, root_scope
 
 if TYPE_CHECKING:
     from shared.ledger.records import Ending, Head
@@ -62,5 +62,4 @@ def execution_input(seen: Snapshot) -> dict[str, Any]:
     """Return an execution's input: which run it serves. It has the same size for every run."""
     run, head = seen.run, seen.head
     pin = {"id": run.id, "tenant": run.tenant, "workflow": run.workflow, "version": run.version, "epoch": head.epoch}
-    part = definition_path(run.part) if run.part else ""
-    return {"run": pin, "scope": root_scope(run), "routes": {}, "part": part}
+    return {"run": pin, "scope": root_scope(run), "routes": {}, "part": entry_of(run)}

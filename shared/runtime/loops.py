@@ -15,7 +15,7 @@ from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.maps import body_output
 from shared.runtime.outputs import output_of
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import is_part_of, range_of, scope_of
+from shared.runtime.scopes import is_part_of, range_of, scope_of, stands_for
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
@@ -52,7 +52,7 @@ def turn(host: Host, task: Task, decide: Next) -> Step:
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read_all()
     step = _turn(host, task, plan, journal, seen, decide)
-    if step.settled and not is_part_of(seen.run, task.path):
+    if step.settled and not stands_for(seen.run, task.path):
         settle(host, task, step)
     return step
 

@@ -15,7 +15,7 @@ from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.outputs import output_of
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import is_part_of, order_at, part_path, range_of
+from shared.runtime.scopes import is_part_of, order_at, part_path, range_of, stands_for
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
@@ -44,15 +44,16 @@ def enter(host: Host, task: Task, *, split: bool) -> Step:
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read(host.keys(task, plan))
     step = seen.step(task.path)
-    if step is None or not (step.settled or step.arguments) or step.status == "ready":
+    if step is None or step.status == "ready" or not (step.settled or step.attempt):
         step = _enter(host, task, plan, journal, seen, split=split)
-    if step.settled and not is_part_of(seen.run, task.path):
+    if step.settled and not stands_for(seen.run, task.path):
         settle(host, task, step)
     return step
 
 
 def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot, *, split: bool) -> Step:
     fresh = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
+    apart = fresh.arguments is not None  # in a run of its own it begins with its items
     stop = protocol.stopped(seen, fresh, task)
     if stop:
         raise NotOpened(f"Map {task.path} opens nothing: {stop.why}.")
@@ -60,17 +61,18 @@ def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snaps
         entry = verdict(plan, task.scope, seen, host.names(task, seen))
         if entry.kind == "skip":
             return skipped(host, plan, task.path, entry.reason, journal, seen)
-        items = values.load(fresh.arguments, host.blobs) if fresh.arguments else _items(host, task, plan, seen)
+        items = values.load(fresh.arguments, host.blobs) if fresh.arguments else items_over(host, task, plan, seen)
     except StepFailure as failure:
         record_failure(host, task, plan, task.path, failure)
         raise
-    stored, now = values.store(items, host.blobs, task.tenant), host.clock.now()
+    stored, now = fresh.arguments or values.store(items, host.blobs, task.tenant), host.clock.now()
     parts = parts_of(plan.split, len(items)) if split and plan.split else 0
     frozen = replace(fresh, status="running", failure=None, attempt=1, started=now, arguments=stored, parts=parts)
     return journal.transact(seen, lambda again: _entered(again, frozen, len(items)))[0]
 
 
-def _items(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> list[Any]:
+def items_over(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> list[Any]:
+    """Return the items of a map that is about to be entered. Raises PermanentFailure."""
     items = host.names(task, seen, plan).render(plan.spec["over"])
     if not isinstance(items, list):
         raise PermanentFailure(f"Map {task.path} is over {type(items).__name__}, not over a list.")
@@ -93,7 +95,7 @@ def parts_of(how: Split, count: int) -> int:
 
 def _entered(seen: Snapshot, frozen: Step, count: int) -> Change[Step]:
     known = seen.step(frozen.path)
-    if known and (known.settled or known.arguments) and known.status != "ready":
+    if known and (known.settled or known.attempt) and known.status != "ready":
         return Change(known)
     check_open(seen)
     data = {"items": count} | ({"parts": frozen.parts} if frozen.parts else {})
@@ -110,7 +112,7 @@ def collect_map(host: Host, task: Task) -> dict[str, Any]:
     step = seen.step(task.path)
     if step is None or not step.settled:
         step = _collect(host, task, plan, journal, seen)
-    if not is_part_of(seen.run, task.path):
+    if not stands_for(seen.run, task.path):
         settle(host, task, step)
     return {"status": step.status, "route": ""}
 

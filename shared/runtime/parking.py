@@ -190,7 +190,7 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
         raise Conflict(what, code="not_retryable")
     run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
     if order.action == "did_not_happen":
-        return _denied(seen.with_([head]), step, run, order, now)
+        return _denied(seen.with_({"HEAD": head}), step, run, order, now)
     head, step, notes = _resumed(head, step, order, accepted, now)
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":

@@ -13,11 +13,12 @@ from shared.budget import rules
 from shared.ledger.records import Amount, Step
 from shared.ports import Key, Write
 from shared.runtime import protocol
+from shared.runtime.epochs import kept
 from shared.runtime.journal import Change, Journal, Note
 from shared.runtime.outputs import output_of
 from shared.runtime.resuming import next_epoch, void_approvals
 from shared.runtime.runs import listed
-from shared.runtime.scopes import range_of
+from shared.runtime.scopes import is_part, range_of, whole_of
 from shared.runtime.steps import NotOpened
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class _Rebirth:
         whole = _whole(child)
         if child.head.ended != "completed" or whole is None:
             return child.head.ended != "completed"
+        if not is_part(child.run.part or ""):
+            return not kept(whole)
         told = output_of(whole, self.host.blobs) or {}
         return bool(told.get("error")) or any(item["status"] != "completed" for item in told.get("items", ()))
 
@@ -91,7 +94,7 @@ class _Rebirth:
         if run.part:
             run = replace(run, version=parent.version, hash=parent.hash, machine=parent.machine)
         whole = _whole(child)
-        again = (_entered(whole, run, head.epoch),) if whole else ()
+        again = (_entered(whole, run, head.epoch),) if whole and is_part(run.part or "") else ()
         event = self.below.event(child.head, Note("run_resumed", None, None, _told(run, head)))
         return tuple(
             self._write(child, record) for record in (replace(head, seq=head.began), listed(run, head), event, *again)
@@ -103,13 +106,13 @@ class _Rebirth:
 
 
 def _whole(child: Snapshot) -> Step | None:
-    """Return a part's own record of the map or loop that it stands for a range of."""
-    record = child.records.get(f"STEP#{range_of(child.run.part)[0]}") if child.run.part else None
+    """Return the child's own record of the map or loop that it stands for, or for a range of."""
+    record = child.records.get(f"STEP#{whole_of(child.run.part)}") if child.run.part else None
     return record if isinstance(record, Step) else None
 
 
 def _entered(whole: Step, run: Run, epoch: int) -> Step:
-    """Return that record as it was when the part began."""
+    """Return that record as it was when the part began: having completed, it would be kept, with what failed in it."""
     first = range_of(run.part or "")[1]
     fresh = replace(whole, status="running", epoch=epoch, settled=False, failure=None, output=None, ended=None, by=None)
     return replace(fresh, iteration=first) if whole.type == "loop" else fresh

@@ -20,6 +20,7 @@ from shared.runtime.scopes import (
     enclosing,
     frame_keys,
     graph_at,
+    is_part,
     number_of,
     place_of,
     range_of,
@@ -47,8 +48,21 @@ def mentioned(*templates: Any) -> frozenset[str]:
 
 def inside_names(plan: StepPlan) -> frozenset[str]:
     """Return the steps that any expression in the body of a map or loop, or of a body inside it, may refer to."""
-    own = _words(plan).steps
-    return own.union(*(inside_names(step) for step in plan.body.steps.values())) if plan.body else own
+    return frozenset[str]().union(*(_words(each).steps for each in _all(plan)))
+
+
+def keys_inside(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
+    """Return the sort keys of what any expression of a map or loop, or inside it, may name outside."""
+    places = {place_of(name, manifest, scope) for name in inside_names(plan)} - {None}
+    before = _previous_keys(manifest, scope) if any(_words(each).loop for each in _all(plan)) else set[str]()
+    return keys_for(manifest, plan, scope) | {f"STEP#{place}" for place in places} | before
+
+
+def _all(plan: StepPlan) -> Iterator[StepPlan]:
+    """Yield a step and all inside it."""
+    yield plan
+    for step in plan.body.steps.values() if plan.body else ():
+        yield from _all(step)
 
 
 def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> frozenset[str]:
@@ -259,7 +273,7 @@ class Scope:
         }
         previous = outputs if before else None
         part = self._seen.run.part
-        if part and (container_of(scope), number_of(scope)) == range_of(part)[:2]:
+        if part and is_part(part) and (container_of(scope), number_of(scope)) == range_of(part)[:2]:
             previous = self._context.get("previous")
         return {"loop": {"iteration": number_of(scope), "previous": previous}}
 

@@ -11,7 +11,7 @@ from shared.runtime.children import answer_parent, living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.probing import next_probe
-from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE
+from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE, is_apart
 
 if TYPE_CHECKING:
     from shared.runtime.host import Host
@@ -47,7 +47,7 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
         _end(journal, seen, host.clock.now())
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
-    if step.type == "part":
+    if is_apart(step):
         return _answer("wait", seconds=_undo_part(host, journal, seen, step, unwind_machine))
     return _undo(journal, seen, step)
 
@@ -208,9 +208,7 @@ def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind
     alive = [step for step in seen.steps() if living(step) and step.path.startswith(prefix)]
     why = f"its parent run {seen.run.id} ends"
     ended = [
-        stop_child(
-            host, seen.run.tenant, step.child or "", apart if step.type == "part" else ending, why, unwind_machine
-        )
+        stop_child(host, seen.run.tenant, step.child or "", apart if is_apart(step) else ending, why, unwind_machine)
         for step in alive
     ]
     return not all(ended)
@@ -250,7 +248,7 @@ def _next_compensation(seen: Snapshot) -> Step | None:
 
 
 def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_machine: str) -> int:
-    """Have a completed part undo what it did; returns the seconds to wait before looking again.
+    """Have a child that is a part of the run undo what it did; returns the seconds to wait before looking again.
 
     Its run then ends once more, as the whole does.
     """
@@ -260,15 +258,18 @@ def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_
     if known.head.ended in _KEPT and any(map(_to_undo, known.steps())):
         _, known = below.transact(known, lambda again: _reopened(again, ending, reason))
     if known.head.ended:
-        journal.transact(seen, lambda again: _undone(again, part.path))
+        undid = any(step.status == "compensated" for step in known.steps())
+        journal.transact(seen, lambda again: _undone(again, part.path, undid=undid))
         return 0
     start_unwinding(host, known, unwind_machine)
     return CHILD_PAUSE
 
 
-def _undone(seen: Snapshot, path: str) -> Change[None]:
+def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
     part = seen.step(path)
-    return Change(None, (replace(part, status="compensated"),) if part else ())
+    if part is None:
+        return Change(None)
+    return Change(None, (replace(part, undone=part.child, status="compensated" if undid else part.status),))
 
 
 _KEPT = frozenset({"completed", "stopped", "timed_out"})
@@ -278,7 +279,9 @@ _KEPT = frozenset({"completed", "stopped", "timed_out"})
 def _reopened(seen: Snapshot, ending: Ending, reason: str) -> Change[None]:
     if seen.head.ended not in _KEPT:
         return Change(None)
-    head, note = begin(replace(seen.head, ended=None, ended_at=None), ending, reason)
+    # A new epoch, since an execution that unwound it before has used the name of this one.
+    fresh = replace(seen.head, ended=None, ended_at=None, epoch=seen.head.epoch + 1)
+    head, note = begin(fresh, ending, reason)
     return Change(None, (head,), (note,))
 
 
@@ -287,8 +290,8 @@ def _settled(step: Step | None) -> bool:
 
 
 def _to_undo(step: Step) -> bool:
-    if step.type == "part":
-        return step.child is not None and step.status in {"completed", "cancelled", "failed"}
+    if is_apart(step):
+        return step.undone != step.child
     return step.status == "completed" and _undoable(step)
 
 

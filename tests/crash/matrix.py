@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from faults import KINDS, Tap
-from routes import ROUTES, calls_of
+from routes import ROUTES, calls_of, plans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def _judged(route: str, play: Play, live: int, faults: tuple[Fault, ...]) -> str
 def done(route: str, play: Play) -> int:
     """Return how many effects stand, by the records of the run and its parts."""
     world = play.world
-    if world.unit.manifest.slots or any(plan.split for plan in world.unit.manifest.steps.values()):
+    if world.unit.manifest.slots or any(plan.split or plan.apart for plan in plans_of(world)):
         steps = [step for run in play.runs() for step in play.seen(run).records.steps()]
         return sum(
             step.status == "completed" and step.call is not None and step.step != "bad"

@@ -16,20 +16,23 @@ from machine import UNWIND, Execution, Killed, World
 
 from shared.compiler import unwind_machine
 from shared.errors import Conflict
+from shared.manifest import YEAR
+from shared.runtime.children import living
 from shared.runtime.ending import request
 from shared.runtime.finalise import finalise
 from shared.runtime.gates import decide_gate
+from shared.runtime.host import plan_of
 from shared.runtime.outbox import send
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
-from shared.runtime.scopes import COMPENSATE
+from shared.runtime.scopes import COMPENSATE, is_part
 from shared.runtime.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from shared.ledger.records import Step
+    from shared.ledger.records import Run, Step
 
 PAUSE = 600
 """Seconds after which people look at a run again."""
@@ -100,6 +103,7 @@ class Play:
             for run in self.runs():
                 check(self.seen(run))
                 assert self.seen(run).head.ended, f"stuck: {self.seen(run).head}"
+                self._within_budget(self.seen(run).records.run)
         return self.world
 
     def over(self) -> bool:
@@ -130,9 +134,18 @@ class Play:
             self.act(self)
         elif open_gates:
             self.expire()
+        elif limited := self.limited():
+            self.time_out(limited)
         else:
             head, waiting = self.world.head, {name: each.waiting for name, each in self.executions.items()}
             raise AssertionError(f"nothing will ever move this run: {head}, waiting {waiting}")
+
+    def _within_budget(self, run: Run) -> None:
+        """What a map or a loop was given together is never more than its budget: nobody raises it here."""
+        if not run.part or is_part(run.part):
+            return
+        most = plan_of(self.world.unit.manifest, run.part).budget.steps
+        assert most is None or (run.limit_steps or 0) <= most
 
     def settle(self) -> None:
         for _ in range(100):
@@ -193,6 +206,19 @@ class Play:
         steps = [(run, step) for run in self.runs() for step in self.seen(run).records.steps()]
         return [(run, each) for run, each in steps if each.status in {"paused", "unknown"} and not each.open]
 
+    def limited(self) -> list[Step]:
+        """Return the maps and loops of the run that wait for a run of their own, which a time-out ends."""
+        steps = [step for step in self.world.records.steps() if living(step) and step.type != "part"]
+        return [step for step in steps if plan_of(self.world.unit.manifest, step.path).timeout < YEAR]
+
+    def time_out(self, steps: list[Step]) -> None:
+        """Let the time of these steps be over."""
+        plans = [(step, plan_of(self.world.unit.manifest, step.path)) for step in steps]
+        late = max((step.opened or 0) + plan.timeout * 1000 for step, plan in plans) - self.world.clock.now() + 5000
+        self.world.clock.sleep(max(late, 0) / 1000)
+        parks = (self.world.records.park(step.path) for step in steps)
+        self._let_pass({park.token for park in parks if park})
+
     def attend(self) -> None:
         """A person looks at what is paused."""
         if self._attending or not self.world.run:
@@ -244,7 +270,9 @@ class Play:
         gates = [gate for gate in self.world.records.gates() if gate.status == "open"]
         late = max(gate.expires for gate in gates) - self.world.clock.now() + 5000
         self.world.clock.sleep(max(late, 0) / 1000)
-        waiting = {gate.token for gate in gates}
+        self._let_pass({gate.token for gate in gates})
+
+    def _let_pass(self, waiting: set[str]) -> None:
         for name, each in list(self.executions.items()):
             if waiting & set(each.waiting):
                 with self.walking(name):

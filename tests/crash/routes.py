@@ -14,7 +14,7 @@ from play import Play
 
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure
-from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
+from shared.manifest import YEAR, Edge, Limits, Manifest, Retry, StepPlan
 from shared.runtime.gates import Word
 from shared.testing import FakeModels, FakeTools
 
@@ -126,18 +126,25 @@ ROOM = 120
 """History events that make a map of four items fall into two parts."""
 
 
-def posting(*plans: StepPlan, room: int = ROOM, slots: int = 10) -> Callable[[Tap], Any]:
-    """Return a route whose steps post documents, in parts, or one after the other for want of slots."""
+def posting(
+    *plans: StepPlan, room: int = ROOM, slots: int = 10, budget: Limits = bodies.BUDGET
+) -> Callable[[Tap], Any]:
+    """Return a route whose steps post documents, in child runs, or one after the other for want of slots."""
 
     def make(tap: Tap) -> tuple[Play, Erp]:
         erp = Erp()
         tools = FakeTools({"post": erp.post, "void": erp.void, "find": erp.find, "bad": refuse})
-        made = replace(bodies.manifest(*plans), max_parallel=slots)
+        made = replace(bodies.manifest(*plans, budget=budget), max_parallel=slots)
         world = World(compile_manifest(made, room), FakeModels(lambda _: ""), tools)
-        assert world.unit.manifest.slots or any(plan.split for plan in world.unit.manifest.steps.values())
+        assert world.unit.manifest.slots or any(plan.split or plan.apart for plan in plans_of(world))
         return Play(world, lambda _: None, tap, erp.mine), erp
 
     return make
+
+
+def plans_of(world: World) -> list[StepPlan]:
+    """Return the plans of the workflow's own steps, which tell whether it has child runs."""
+    return list(world.unit.manifest.steps.values())
 
 
 def post(name: str = "post", *needs: str) -> StepPlan:
@@ -150,6 +157,17 @@ def post(name: str = "post", *needs: str) -> StepPlan:
 def items(*, end: int = 4, **more: Any) -> StepPlan:
     made = bodies.each(post(), over=[0] * end, on_failure="fail_fast", **more)
     return replace(made, spec={**made.spec, "max_concurrency": 2, "max_items": end})
+
+
+def own(step: StepPlan, *, timeout: float = float(YEAR), **budget: Any) -> StepPlan:
+    return replace(step, apart=True, timeout=timeout, budget=Limits(**budget))
+
+
+def asking(step: StepPlan) -> StepPlan:
+    """Return the map with somebody to be asked, after what it posts, who never answers."""
+    spec = {"approves": None, "approvers": ["finance"], "on_expiry": "reject"}
+    gate = bodies.plan("ask", "human_gate", ("post",), spec=spec, timeout=10 * 86_400.0, retry=Retry(2))
+    return replace(step, body=bodies.body(post(), gate), on_error="fail")
 
 
 def bad(*needs: str) -> StepPlan:
@@ -203,6 +221,11 @@ ROUTES = {
     "looped parts": Route(posting(bodies.loop(post(), until="loop.iteration >= 3", times=4)), "completed"),
     "resumed": Route(resumed(post(), bad("post"), room=10_000), "completed"),
     "resumed parts": Route(resumed(items(), bad("each"), room=ROOM), "completed"),
+    "budget": Route(
+        posting(own(items(end=3), steps=4), room=10_000, budget=replace(bodies.BUDGET, steps=5)), "completed"
+    ),
+    "split budget": Route(posting(own(items(), steps=8), room=150), "completed"),
+    "time-out": Route(posting(own(asking(items(end=2)), timeout=3600.0), room=10_000), "failed"),
     "slots": Route(posting(post("a"), post("b"), post("c"), slots=1, room=10_000), "completed"),
 }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from behaviour import dice
-from specs import Specs, call
+from specs import LONG, Specs, call
 
 from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
 
@@ -23,7 +23,6 @@ BUDGET = Limits(usd=10**12, tokens=10**9, steps=10**6)
 ENVELOPES = (BUDGET, Limits(usd=10**10, tokens=10**7, steps=10**4), Limits(usd=10**8, tokens=10**5, steps=300))
 """What a run, its children and theirs may use: there is enough for all that can be under way at once."""
 INPUT = {"type": "object"}
-LONG = 30 * 86_400.0
 ENOUGH = 1000
 DEEPEST = 2
 SIZES = (1, 1, 2, 3)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shared.manifest import Body, StepPlan
+from behaviour import dice
+
+from shared.manifest import Body, Limits, StepPlan
 
 if TYPE_CHECKING:
     import itertools
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
 MODELS = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5")
+LONG = 30 * 86_400.0
 REPLY = {"type": "object", "required": ["v"], "properties": {"v": {"type": "integer"}}}
 PROBE = {
     "tool": "find",
@@ -167,7 +170,8 @@ class Specs:
             "collect": self._maybe(0.2, "${ index }"),
             "max_items": 20,
         }
-        return replace(plan, spec=spec, body=Body(*self.graph(rolled.randint(1, 4), depth + 1, inside)))
+        plan = replace(plan, spec=spec, body=Body(*self.graph(rolled.randint(1, 4), depth + 1, inside)))
+        return self._perhaps_apart(plan)
 
     def _loop(self, plan: StepPlan, _: Any, __: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
         rolled, turns = self.rolled, self.rolled.randint(1, 3)
@@ -175,7 +179,13 @@ class Specs:
         body = Body(*self.graph(rolled.randint(1, 3), depth + 1, inside))
         after = f"loop.iteration >= {rolled.choice((1, 1, 2, 3))}"
         spec = {"until": after, "max_iterations": turns, "collect": self._maybe(0.2, "${ loop.iteration }")}
-        return replace(plan, spec=spec, body=body)
+        return self._perhaps_apart(replace(plan, spec=spec, body=body))
+
+    def _perhaps_apart(self, plan: StepPlan) -> StepPlan:
+        """Give some maps and loops a time-out and a budget, and by that a run of their own; there is enough of both."""
+        rolled = dice("apart", self.seed, plan.id)
+        plenty = Limits(usd=10**8, tokens=10**5, steps=300)
+        return replace(plan, apart=True, timeout=LONG, budget=plenty) if rolled.random() < 0.2 else plan
 
 
 def call(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -286,3 +286,29 @@ def test_branches_that_differ_are_not_folded_together():
     names = [name for name, _ in all_states(found.asl)]
     assert "s7" in names
     assert "s8" not in names
+
+
+def test_what_has_a_run_of_its_own_writes_its_events_there():
+    whole = holding("each", "map", MAP_SPEC | {"max_items": 400}, step("go"))
+    beside = [holding(f"m{number}", "map", MAP_SPEC | {"max_items": 400}, step("go")) for number in range(4)]
+    apart = [replace(plan, apart=True, timeout=3600.0, budget=Limits(steps=500)) for plan in (whole, *beside)]
+    unit = compile_manifest(manifest_of(*apart))
+    assert not any(plan.split for plan in unit.manifest.steps.values())
+    alone = compile_manifest(manifest_of(whole)).summary.events
+    assert alone <= unit.summary.events <= alone + 10
+    found = dict(all_states(unit.asl))
+    assert (found["each"]["TimeoutSeconds"], found["each"]["Parameters"]["Payload"]["op"]) == (3605, "apart")
+    begins = {one["StringEquals"]: one["Next"] for one in found["whole or part"]["Choices"]}
+    assert begins["each alone"] == "each · apart"
+    assert found["each · apart"]["Parameters"]["Payload"]["op"] == "map"
+
+
+def test_what_its_own_run_cannot_hold_is_split_there():
+    plan = holding("again", "loop", LOOP_SPEC | {"max_iterations": 2_000}, step("go"))
+    unit = compile_manifest(manifest_of(replace(plan, apart=True, timeout=3600.0)))
+    assert unit.manifest.steps["again"].split
+    assert unit.summary.events <= MAX_EVENTS
+    found = dict(all_states(unit.asl))
+    begins = {one["StringEquals"]: one["Next"] for one in found["whole or part"]["Choices"]}
+    assert found[begins["again alone"]]["Parameters"]["Payload"]["op"] == "segment"
+    assert found[begins["again"]]["Parameters"]["Payload"]["op"] == "loop"
