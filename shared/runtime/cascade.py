@@ -7,10 +7,10 @@ time-out from crash. The cascade first raises the fence, so a zombie's late resu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.ledger.records import Failure, Gate, Head, Step
+from shared.ledger.records import Failure, Gate, Step
 from shared.runtime import probing, protocol
 from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
@@ -30,6 +30,7 @@ from shared.runtime.scopes import (
 from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
 from shared.runtime.unwinding import close_scope, stop_parts
+from shared.runtime.visits import TIMEOUTS, Case, Visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +44,6 @@ ENTRY_RETRIES = 3
 """How often a step that makes no call is entered again after the engine interrupted it."""
 CONTAINERS = frozenset({"map", "loop"})
 """What holds other steps and calls nothing itself."""
-TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
-"""Error names by which the engine says that time ran out."""
 
 Action = dict[str, Any]
 
@@ -123,55 +122,6 @@ LONGEST_DOUBT = 900_000
 """Longest pause (ms) for which a probe's proof is waited for before a person is asked."""
 GATE_PAUSE, LONGEST_GATE_PAUSE = 5_000, 900_000
 """First and longest pause (ms) before a gate whose handler failed is announced again; it can be decided meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One visit of the cascade: whose failure, by which plan, when (ms), and where randomness comes from.
-
-    ``whole`` = the first item that fails ends the map or loop that the step stands in.
-    """
-
-    task: Task
-    plan: StepPlan
-    now: int
-    jitter: Callable[[float], float]
-    stand_in: StepPlan | None = None
-    whole: bool = False
-
-    @property
-    def id(self) -> str:
-        """Engine retries of the same state entry are the same visit."""
-        return self.task.entry.rsplit("|", 1)[0]
-
-    @property
-    def engine_failure(self) -> Failure:
-        """What the engine's error name tells when the handler could not write a class."""
-        if self.task.error in TIMEOUTS:
-            return Failure("timeout", "The attempt's time was over.", uncertain=True)
-        message = f"The process ended without an answer ({self.task.error or 'no error name'})."
-        return Failure("transient", message, uncertain=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """The records at hand, and what else is to be written with the step: other steps, events."""
-
-    seen: Snapshot
-    head: Head
-    step: Step
-    notes: tuple[Note, ...] = ()
-    others: tuple[Step, ...] = ()
-
-    @property
-    def beside(self) -> Step | None:
-        """The step's fallback, if it has begun."""
-        found = next(iter(self.others), None) or self.seen.step(f"{self.step.path}{FALLBACK}")
-        return None if found and found.status == "ready" else found
-
-    def noted(self, note: Note) -> Case:
-        """Return the case with one more event."""
-        return replace(self, notes=(*self.notes, note))
 
 
 def decide(seen: Snapshot, visit: Visit) -> Change[Action]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def kept(step: Step) -> bool:
-    """Tell whether a step's result outlasts its epoch."""
-    return step.settled and step.status == "completed" and not step.path.endswith(UNDOING)
+    """Tell whether a step's result outlasts its epoch. What a part has come to, its own run still knows."""
+    return step.settled and step.status == "completed" and step.type != "part" and not step.path.endswith(UNDOING)
 
 
 def step_now(step: Step, epoch: int) -> Step:

@@ -53,7 +53,6 @@ def enter(host: Host, task: Task, *, split: bool) -> Step:
 
 def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot, *, split: bool) -> Step:
     fresh = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
-    apart = fresh.arguments is not None  # in a run of its own it begins with its items
     stop = protocol.stopped(seen, fresh, task)
     if stop:
         raise NotOpened(f"Map {task.path} opens nothing: {stop.why}.")

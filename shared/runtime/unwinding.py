@@ -187,6 +187,8 @@ def _unfinished(step: Step, seen: Snapshot) -> bool:
     """
     if step.open or step.settled or living(step) or step.path.endswith(COMPENSATE):
         return False
+    if step.status == "ready" and not step.slot:  # nothing has happened to it, or only in an earlier epoch
+        return False
     beside = seen.step(step.path.removesuffix(FALLBACK))
     return beside is None or beside.path == step.path or beside.status != "unknown"
 
@@ -261,8 +263,13 @@ def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_
         undid = any(step.status == "compensated" for step in known.steps())
         journal.transact(seen, lambda again: _undone(again, part.path, undid=undid))
         return 0
-    start_unwinding(host, known, unwind_machine)
+    # Another name than that of an execution which has unwound it before.
+    start_unwinding(host, known, unwind_machine, dead=f"{known.run.id}.{known.head.epoch}.{_UNDOING}")
     return CHILD_PAUSE
+
+
+_UNDOING = 99
+"""Generation of the execution before that which undoes a part; nothing dies so often."""
 
 
 def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
@@ -279,9 +286,7 @@ _KEPT = frozenset({"completed", "stopped", "timed_out"})
 def _reopened(seen: Snapshot, ending: Ending, reason: str) -> Change[None]:
     if seen.head.ended not in _KEPT:
         return Change(None)
-    # A new epoch, since an execution that unwound it before has used the name of this one.
-    fresh = replace(seen.head, ended=None, ended_at=None, epoch=seen.head.epoch + 1)
-    head, note = begin(fresh, ending, reason)
+    head, note = begin(replace(seen.head, ended=None, ended_at=None), ending, reason)
     return Change(None, (head,), (note,))
 
 
