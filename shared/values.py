@@ -43,7 +43,7 @@ def canonical(value: Any) -> bytes:
 
 def _is_plain(value: Any) -> bool:
     """Tell whether every JSON encoder that sorts keys writes the value as RFC 8785 does: no doubles, only ASCII."""
-    kind: type[Any] = type(value)
+    kind = value.__class__
     if kind is str:
         return value.isascii()
     if kind is int:
