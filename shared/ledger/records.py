@@ -39,6 +39,7 @@ StepStatus = Literal[
     "compensated",
 ]
 Ending = Literal["completed", "failed", "cancelled", "stopped", "timed_out"]
+BudgetMode = Literal["enforce", "audit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,15 @@ class Amount:
 class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
 
-    ``uncertain`` = its call may have had its effect all the same.
+    ``uncertain`` = its call may have had its effect all the same. ``level`` and ``dimension`` say which limit refused.
     """
 
     error_class: str
     message: str
     retry_after: int | None = None
     uncertain: bool = False
+    level: str | None = None
+    dimension: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ class Run(Record):
 
     ``parent`` is ``<run>|<path>`` of the step that a child run answers. ``part`` is the path of the range that a child
     execution of a map or loop stands for, and ``context`` what it sees of its surroundings.
+    ``budget_mode`` "audit" = what does not fit a limit is recorded and goes on. ``drawn`` are the dimensions in which
+    the limits were taken out of the tenant's budget and have not been given back.
     """
 
     NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value}
@@ -160,6 +165,8 @@ class Run(Record):
     parent: str | None = None
     part: str | None = None
     context: Value | None = None
+    budget_mode: BudgetMode = "enforce"
+    drawn: tuple[str, ...] = ()
     tenant_workflow: str = ""
     tenant_state: str = ""
 
@@ -178,12 +185,15 @@ class Step(Record):
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
     ``slot`` = it was given one of the run's slots, and has not been written since.
+    ``active`` (ms) is what its attempts have taken; ``raised`` and ``raised_active`` (ms) are what a person has added
+    to its own budget.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
     NESTED: ClassVar[dict[str, type]] = {
         "hold": Amount,
         "spent": Amount,
+        "raised": Amount,
         "failure": Failure,
         "call": Call,
         "arguments": Value,
@@ -206,6 +216,9 @@ class Step(Record):
     open: bool = False
     hold: Amount = field(default_factory=Amount)
     spent: Amount = field(default_factory=Amount)
+    active: int = 0
+    raised: Amount | None = None
+    raised_active: int = 0
     failure: Failure | None = None
     reason: str | None = None
     call: Call | None = None

@@ -20,7 +20,7 @@ from shared.errors import (
 from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
-from shared.runtime.protocol import Ask, Opened, Outcome
+from shared.runtime.protocol import Ask, Opened, Outcome, new_step
 from shared.runtime.scopes import COMPENSATE
 from shared.tools.registry import Call as ToolContext
 
@@ -87,8 +87,8 @@ def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
 def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Snapshot, known: Step | None) -> Amount:
     """Return the worst case. The bound that needs no request is used where it fits; else the provider counts."""
     bound = _amount(host.models.ceiling(request))
-    spent = known.spent if known else Amount()
-    if rules.short(seen.head, bound) or rules.step_short(plan.budget, spent, bound):
+    step = known or new_step(plan, "", seen.head.epoch)
+    if any(rules.lacking(seen.head, bound)) or any(rules.step_refusals(plan.budget, step, bound, 0)):
         return _amount(host.models.ceiling(request, exact=True))
     return bound
 
