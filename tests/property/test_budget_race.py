@@ -28,6 +28,7 @@ from shared.runtime.journal import Change, Journal, Note
 from shared.runtime.protocol import Ask, Opened, Outcome
 from shared.runtime.raising import fund, raised
 from shared.runtime.runs import NewRun, StartRequest
+from shared.runtime.steps import NotOpened
 from shared.runtime.task import run_task
 from shared.testing import FakeEngine, FixedDefinitions, FrozenClock, MemoryBlobs, MemoryStore
 from shared.values import Value
@@ -186,9 +187,10 @@ class Race(RuleBasedStateMachine):
             do()
         except Lost:
             self.unsure.append(do)
-        except (BudgetExceeded, TenantBudgetExceeded):
+        except (BudgetExceeded, TenantBudgetExceeded, NotOpened):
             pass
-        self.house.store.fault = lambda: None
+        finally:
+            self.house.store.fault = lambda: None
 
     def place(self, worker):
         """Return the run and the step of a worker: the last two work in the child."""
