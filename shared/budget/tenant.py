@@ -38,6 +38,11 @@ def read(store: Store, tenant: str) -> Account:
     return shards.account(tenant, store.read(shards.keys(tenant)))
 
 
+def look(store: Store, tenant: str, now: int) -> Account:
+    """Return the tenant's budget as it is ``now`` (ms), whether or not a run has begun in this month."""
+    return shards.renewed(read(store, tenant), _month(now))
+
+
 def take(store: Store, run: Run, head: Head, now: int) -> Taken:
     """Draw what a run has left of its limits, at its beginning or when an ended run goes on. ``now`` in ms.
 

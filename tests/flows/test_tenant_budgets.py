@@ -9,8 +9,8 @@ from machine import UNWIND, World
 
 from shared.budget.tenant import read, set_limits
 from shared.compiler import compile_manifest
-from shared.errors import StoreConflict, TenantBudgetExceeded
-from shared.manifest import Limits
+from shared.errors import StoreConflict, TenantBudgetExceeded, TransientFailure
+from shared.manifest import Limits, Retry
 from shared.runtime.ending import request
 from shared.runtime.parking import Order, Raise, resume_step
 from shared.runtime.runs import StartRequest, start_run
@@ -94,6 +94,7 @@ def stuck_for_money(usd=USD):
     w = costly(tool("a"), tool("b", "a"), tool("c", "b"), budget=limits)
     run = short_of(w, usd=usd).start({})
     assert w.records.step("c").reason == "budget_exceeded"
+    assert w.journal.events()[-1].data == {"reason": "budget_exceeded", "level": "run", "dimension": "usd"}
     return w, run
 
 
@@ -111,6 +112,31 @@ def test_a_raise_that_the_tenant_cannot_pay_changes_nothing():
     with pytest.raises(TenantBudgetExceeded):
         resume_step(w.steps, task(w, "c"), Order("retry", "ops", more=Raise(usd=1)), UNWIND)
     assert (w.head.state, run.go().status) == ("paused", "RUNNING")
+    check(w)
+
+
+def test_a_step_that_has_used_its_own_budget_goes_on_when_a_person_adds_to_it():
+    own = Limits(usd=USD // 20, steps=1)
+    w = short_of(costly(tool("a", budget=own)))
+    run = w.start({})
+    assert w.journal.events()[-1].data == {"reason": "budget_exceeded", "level": "step", "dimension": "usd"}
+    resume_step(w.steps, task(w, "a"), Order("retry", "ops", more=Raise(usd=1 / 20)), UNWIND)
+    assert run.go().status == "SUCCEEDED"
+    assert (w.records.run.limit_usd, w.records.step("a").spent.usd) == (USD + USD // 20, USD // 10)
+    check(w)
+
+
+def test_failed_attempts_of_a_step_use_its_active_time_up():
+    def slow(arguments, _):
+        w.clock.sleep(30)
+        raise TransientFailure("no")
+
+    own = Limits(active_time=100.0)
+    retry = Retry(5, base_delay=1.0, jitter=False)
+    w = costly(tool("a", timeout=60.0, budget=own, retry=retry), do=slow)
+    w.start({})
+    assert (w.records.step("a").active, w.records.step("a").attempt) == (60_000, 2)
+    assert w.journal.events()[-1].data == {"reason": "budget_exceeded", "level": "step", "dimension": "active_time"}
     check(w)
 
 
