@@ -148,6 +148,15 @@ _WORKFLOW = {
     "definition": _TEXT,
 }
 
+_ESTIMATE = {
+    "path": _TEXT,
+    "model": _or_null(_TEXT),
+    "usd": _USD,
+    "usd_p90": _USD,
+    "tokens": _or_null(_WHOLE),
+    "attempts": {"type": "integer", "description": "0 = there is no history."},
+}
+
 _EVENT = {
     "seq": _WHOLE,
     "at": _TIME,
@@ -195,6 +204,7 @@ SCHEMAS: dict[str, Schema] = {
     "Approval": _object(_APPROVAL, {"arguments_omitted": _OMITTED, "show_omitted": _OMITTED}),
     "Approvals": _object({"approvals": _list(_ref("Approval"))}),
     "Workflow": _object(_WORKFLOW),
+    "Estimates": _object({"workflow": _TEXT, "version": _WHOLE, "estimates": _list(_object(_ESTIMATE))}),
     "Workflows": _object({"workflows": _list(_object({"workflow": _TEXT, "version": _WHOLE, "hash": _TEXT}))}),
     "Started": _object({"run": _RUN_ID, "new": {"type": "boolean"}}),
     "Accepted": _object({"run": _RUN_ID, "state": _STATE, "unwinding": _or_null(_TEXT), "seq": _WHOLE}),

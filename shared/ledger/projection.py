@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shared.budget.history import count
 from shared.errors import StoreConflict
 from shared.events.rules import announcement
 from shared.ledger.dynamodb import decode
@@ -31,7 +32,7 @@ class ProjectHost(Host):
 
 
 def follow(host: ProjectHost, image: Mapping[str, Any]) -> None:
-    """Take one stream record's new image: send what it asks for, announce it, bring the list view up to a head."""
+    """Take one stream record's new image: send, announce, bring the list view up to a head, count what a run used."""
     item = decode(image)
     send(host, item, host.unwind_machine)
     told = announcement(item)
@@ -39,6 +40,8 @@ def follow(host: ProjectHost, image: Mapping[str, Any]) -> None:
         host.events.announce([told])
     if item["sk"] == "HEAD":
         project(host.store, image)
+        if item.get("ended"):
+            count(host.store, item["pk"])
 
 
 def project(store: Store, image: Mapping[str, Any]) -> bool:

@@ -140,7 +140,8 @@ class Run(Record):
     ``parent`` is ``<run>|<path>`` of the step that a child run answers. ``part`` is the path of the range that a child
     execution of a map or loop stands for, and ``context`` what it sees of its surroundings.
     ``budget_mode`` "audit" = what does not fit a limit is recorded and goes on. ``drawn`` are the dimensions in which
-    the limits were taken out of the tenant's budget and have not been given back.
+    the limits were taken out of the tenant's budget and have not been given back. ``counted`` is the last event that
+    the history of the workflow knows of.
     """
 
     NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value}
@@ -167,6 +168,7 @@ class Run(Record):
     context: Value | None = None
     budget_mode: BudgetMode = "enforce"
     drawn: tuple[str, ...] = ()
+    counted: int = 0
     tenant_workflow: str = ""
     tenant_state: str = ""
 

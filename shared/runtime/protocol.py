@@ -366,6 +366,8 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
 def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
     """Return the event that an attempt's end leaves."""
     data: dict[str, Any] = {"used": shown(used), "duration_ms": now - (step.opened or now)}
+    if step.model:
+        data["model"] = step.model
     if closed.route is not None:
         data["route"] = closed.route
     if closed.failure:

@@ -16,6 +16,7 @@ from shared.ledger.records import Amount, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from shared.budget.history import Estimate
     from shared.budget.shards import Account
     from shared.ledger.records import Event, Gate, Head, Run
     from shared.manifest import Manifest
@@ -104,6 +105,12 @@ def tenant_budget_view(account: Account) -> View:
         column: {name: _in_unit(name, amounts[name]) for name in known.limits} for column, amounts in columns.items()
     }
     return {"tenant": account.tenant, "monthly": known.monthly, "month": known.month or None, **shown}
+
+
+def estimate_view(one: Estimate) -> View:
+    """Return what one attempt of a step is expected to use, and from how many attempts that is known."""
+    amounts = {"usd": usd(one.usd), "usd_p90": usd(one.p90), "tokens": one.tokens}
+    return {"path": one.path, "model": one.model or None, **amounts, "attempts": one.attempts}
 
 
 def _in_unit(dimension: str, number: int) -> Any:

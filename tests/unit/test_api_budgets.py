@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from shared.budget.history import Usage, partition
 from shared.budget.tenant import read, set_limits
+from shared.ports import Key, Write
 from tests.unit.api_client import ask, data, problem
 from tests.unit.test_api_runs import fresh, paused
 
@@ -56,3 +58,14 @@ def test_active_time_is_raised_in_milliseconds():
     events = data(ask(world, "GET", f"/v1/runs/{world.run}/events"))["events"]
     raised = {"usd": "0.00", "tokens": 0, "steps": 0, "active_time": 60_000}
     assert next(one for one in events if one["type"] == "step_resumed")["data"]["raised"] == raised
+
+
+def test_estimates_come_from_the_history_of_the_tenant():
+    world = fresh()
+    before = data(ask(world, "GET", "/v1/workflows/invoice/estimates"))["estimates"]
+    assert [(one["path"], one["usd"], one["attempts"]) for one in before] == [("extract", "0.10", 0)]
+    used = Usage(path="extract", model="claude-haiku-4-5").plus(2_000_000, 900)
+    world.store.commit([Write(Key(partition("acme", "invoice"), used.sk), used.to_item(), None)])
+    (found,) = data(ask(world, "GET", "/v1/workflows/invoice/estimates"))["estimates"]
+    assert (found["usd"], found["tokens"], found["attempts"]) == ("0.002", 900, 1)
+    assert problem(ask(world, "GET", "/v1/workflows/nothing/estimates")) == (404, "unknown_workflow")
