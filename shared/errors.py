@@ -4,7 +4,7 @@ SignalboxError
 ├── DefinitionError            a workflow file is refused; carries every finding
 ├── RequestRefused             a request is refused; carries an HTTP status and a stable code
 │   ├── InvalidRequest   400   ├── Unauthenticated 401   ├── Forbidden 403   ├── NotFound 404
-│   ├── MethodNotAllowed 405   └── Conflict        409
+│   ├── MethodNotAllowed 405   ├── Conflict        409   └── TenantBudgetExceeded 402
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
@@ -91,6 +91,13 @@ class Unauthenticated(RequestRefused):
 
     status = 401
     code = "unauthenticated"
+
+
+class TenantBudgetExceeded(RequestRefused):
+    """What the run may use does not fit what its tenant has left; nothing was taken."""
+
+    status = 402
+    code = "tenant_budget_exceeded"
 
 
 class Forbidden(RequestRefused):
@@ -183,9 +190,17 @@ class BrokenTool(PermanentFailure):
 
 
 class BudgetExceeded(StepFailure):
-    """The reservation does not fit what is left; nothing was spent."""
+    """The reservation does not fit what is left; nothing was spent.
+
+    ``level`` (step, run) and ``dimension`` say of which limit.
+    """
 
     error_class = "budget"
+
+    def __init__(self, message: str, level: str = "", dimension: str = "") -> None:
+        super().__init__(message)
+        self.level = level
+        self.dimension = dimension
 
 
 class Rejected(StepFailure):

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, MAX_PAYLOAD
+from shared.budget.history import UNKNOWN_REQUEST
 from shared.graph.chains import chains
 from shared.graph.dag import Graph, bits
 from shared.models.prices import prices
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from shared.compiler import Compiled
     from shared.manifest import Body, Limits, Manifest, StepPlan
 
-UNKNOWN_REQUEST = 100_000_000
-"""Nano-USD that one model request is taken for where neither budget nor history bounds it (USD 0.10)."""
 CHARACTERS_A_TOKEN = 4
 _INPUT = 400
 """Bytes of the data that every state passes on: the run's names and the scope."""

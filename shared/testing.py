@@ -9,14 +9,28 @@ from typing import TYPE_CHECKING, Any
 from shared.errors import NotFound, PermanentFailure, StoreConflict
 from shared.ledger.keys import INDEXES
 from shared.models.prices import price_of
-from shared.ports import Blobs, Clock, Engine, Item, Key, Mail, Message, ModelReply, ModelRequest, Models, Store, Tools
+from shared.ports import (
+    Blobs,
+    Clock,
+    Engine,
+    Events,
+    Item,
+    Key,
+    Mail,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Models,
+    Store,
+    Tools,
+)
 from shared.runtime.host import Definitions, Published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from shared.manifest import Manifest
-    from shared.ports import Usage, Write
+    from shared.ports import Announcement, Usage, Write
     from shared.tools.registry import Call
 
 TRANSACTION_LIMIT = 100
@@ -208,3 +222,17 @@ class Outbox(Mail):
         if self.failure:
             raise self.failure
         self.messages.append(message)
+
+
+class Bulletin(Events):
+    """Keeps announcements instead of publishing them. ``failure`` is raised while it is set."""
+
+    def __init__(self) -> None:
+        self.announced: list[Announcement] = []
+        self.failure: Exception | None = None
+
+    def announce(self, announcements: Sequence[Announcement]) -> None:
+        """Keep them."""
+        if self.failure:
+            raise self.failure
+        self.announced += announcements

@@ -32,7 +32,10 @@ _SPARE_WORKERS = 2
 
 @dataclass(frozen=True)
 class Options:
-    """How a file is run. ``settings`` are the tools' (`--set-tool`); ``by`` signs decisions."""
+    """How a file is run. ``settings`` are the tools' (`--set-tool`); ``by`` signs decisions.
+
+    ``audit`` = limits refuse nothing, what they would have refused is recorded.
+    """
 
     settings: Sequence[str] = ()
     models_url: str | None = None
@@ -41,6 +44,7 @@ class Options:
     key: str | None = None
     until_human: bool = False
     as_json: bool = False
+    audit: bool = False
 
 
 @dataclass
@@ -218,7 +222,8 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
     if found is not None:
         opened.drive(found)
         return found, True
-    request = StartRequest(TENANT, signature(), "cli", dict(data), options.key, published.version)
+    mode = "audit" if options.audit else "enforce"
+    request = StartRequest(TENANT, signature(), "cli", dict(data), options.key, published.version, mode)
     try:
         run, new = start_run(opened.workspace.host(opened.engine), published, request)
     except RequestRefused as refused:

@@ -41,6 +41,9 @@ def run(  # noqa: PLR0913 - options
         str | None, typer.Option("--idempotency-key", help="The same key never starts a second run.")
     ] = None,
     version: Annotated[int | None, typer.Option(min=1, help="The workflow's version; without it, the newest.")] = None,
+    budget_mode: Annotated[
+        str, typer.Option("--budget-mode", help="enforce, or audit: only record what limits would have refused.")
+    ] = "enforce",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the run until it ends.")] = False,
     until_human: Annotated[
         bool, typer.Option("--until-human", help="Follow it until it ends or needs a person.")
@@ -76,12 +79,16 @@ def run(  # noqa: PLR0913 - options
     People decide in the terminal, or from another one with `signalbox approvals`. Runs are kept in .signalbox/runs.db,
     or where SIGNALBOX_RUNS says.
     """
+    if budget_mode not in {"enforce", "audit"}:
+        raise typer.BadParameter("use enforce or audit", param_hint="--budget-mode")
+    audit = budget_mode == "audit"
     if "/" in name or name.endswith((".yaml", ".yml")):
         refuse_options("is for a published workflow; a file runs as it stands", version=version)
-        given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json)
+        given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json, audit)
         return run_file(Path(name), read_input(given, fields or []), given_options)
     refuse_options("is for a workflow file: name it with its folder, or with .yaml", new=new, set_tool=set_tool, as_=by)
     body: dict[str, Any] = {"input": read_input(given, fields or [])} | ({"version": version} if version else {})
+    body |= {"budget_mode": budget_mode} if audit else {}
     api = target(url, token)
     status, answer = _start(api, name, body, key)
     found = str(answer["run"])
@@ -306,6 +313,9 @@ def resume(  # noqa: PLR0913 - options
     usd: Annotated[str | None, typer.Option("--raise-usd", help="Raise the run's limit by this many USD.")] = None,
     tokens: Annotated[int | None, typer.Option("--raise-tokens", min=1, help="Raise its limit of tokens.")] = None,
     steps: Annotated[int | None, typer.Option("--raise-steps", min=1, help="Raise its limit of steps.")] = None,
+    active_time: Annotated[
+        str | None, typer.Option("--raise-active-time", help="Raise its limit of active time, such as by 10m.")
+    ] = None,
     version: Annotated[
         str | None, typer.Option(metavar="N|latest", help="Of an ended run: go on with this version of its workflow.")
     ] = None,
@@ -342,7 +352,8 @@ def resume(  # noqa: PLR0913 - options
     body: dict[str, Any] = {"step": step or _only_paused(api, run), "action": action}
     if result is not None:
         body["result"] = _value(result, "--result")
-    more = {name: value for name, value in (("usd", usd), ("tokens", tokens), ("steps", steps)) if value is not None}
+    added = {"usd": usd, "tokens": tokens, "steps": steps, "active_time": active_time and _milliseconds(active_time)}
+    more = {name: value for name, value in added.items() if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
     _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
 
@@ -351,6 +362,15 @@ def _resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> 
     wanted = {} if version is None else {"version": int(version) if version.isdecimal() else version}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted)
     _go_on(api, answer, f"Run {run} goes on; what was completed stays.", as_json=as_json)
+
+
+def _milliseconds(text: str) -> int:
+    from shared.definition.units import seconds  # noqa: PLC0415 - rarely needed
+
+    try:
+        return int(seconds(text) * 1000)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r}: {error}", param_hint="--raise-active-time") from None
 
 
 def _go_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:

@@ -37,6 +37,7 @@ def run(found: View) -> None:
             ),
             "reserved": f"$ {found['reserved']['usd']}",
         }
+        | ({"budget": _audited(found["would_refuse"])} if found["budget_mode"] == "audit" else {})
     )
     console().print()
     columns = ("STEP", "TYPE", "STATUS", "TRY", "TIME", "TOKENS", "USD", "NOTE")
@@ -44,6 +45,24 @@ def run(found: View) -> None:
     for gate in found["gates"]:
         console().print()
         approval(gate)
+
+
+def _audited(refusals: Sequence[View]) -> str:
+    """Return what an audited run would have been refused."""
+    if not refusals:
+        return "audited: nothing would have been refused"
+    told = (
+        f"{escaped(one['path'] or 'the start')} by the {one['level']}'s {one['dimension']} "
+        f"({_amount(one, 'needed')} needed, {_amount(one, 'left')} left)"
+        for one in refusals
+    )
+    return f"audited: would have been refused: {'; '.join(told)}"
+
+
+def _amount(refusal: View, name: str) -> str:
+    if refusal["dimension"] == "usd":
+        return f"$ {refusal[name]}"
+    return seconds(refusal[name]) if refusal["dimension"] == "active_time" else f"{refusal[name]:,}"
 
 
 def _any(limit: int | None) -> str:

@@ -172,6 +172,12 @@ def _refused(path: str, event: Event, _took: float | None) -> str:
     return f"{_head('[yellow]‖[/]', path)} does not fit the {data.get('level')}'s budget of {data.get('dimension')}"
 
 
+def _would_refuse(path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    what = f"the {data.get('level')}'s budget of {data.get('dimension')}"
+    return f"{_head('[yellow]![/]', path)} goes on, but {what} would have refused it"
+
+
 def _gate(path: str, event: Event, _took: float | None) -> str:
     data = event["data"]
     who = ", ".join(data.get("roles", ()))
@@ -259,6 +265,7 @@ _TOLD: dict[str, Teller] = {
     "gate_mail_failed": _unmailed,
     "gate_decided": _decided,
     "budget_refused": _refused,
+    "budget_would_refuse": _would_refuse,
     "map_entered": _map,
     "item_failed": _item_failed,
     "loop_iteration": _turn,

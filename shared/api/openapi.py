@@ -36,6 +36,7 @@ OPERATIONS: dict[str, About] = {
     "listWorkflows": About("Published workflows", {200: "Workflows"}),
     "getWorkflow": About("A workflow's newest version", {200: "Workflow"}),
     "getWorkflowVersion": About("One version of a workflow", {200: "Workflow"}),
+    "getEstimates": About("What one attempt of each step is expected to cost, from history", {200: "Estimates"}),
     "startRun": About(
         "Start a run; with a key that was used for the same request, return that run",
         {201: "Started", 200: "Started"},

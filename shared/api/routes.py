@@ -45,6 +45,7 @@ ROUTES = (
     Route("GET", "/v1/workflows", "listWorkflows", workflows.index),
     Route("GET", "/v1/workflows/{name}", "getWorkflow", workflows.show),
     Route("GET", "/v1/workflows/{name}/versions/{n}", "getWorkflowVersion", workflows.version),
+    Route("GET", "/v1/workflows/{name}/estimates", "getEstimates", workflows.estimates),
     Route("POST", "/v1/workflows/{name}/runs", "startRun", runs.start, "operator"),
     Route("GET", "/v1/runs", "listRuns", runs.index),
     Route("GET", "/v1/runs/{id}", "getRun", runs.show),

@@ -11,7 +11,7 @@ from shared.api.reading import facts, read_run
 from shared.api.web import json_response
 from shared.errors import InvalidRequest, NotFound
 from shared.ids import ulid
-from shared.ledger.records import RunState
+from shared.ledger.records import BudgetMode, RunState
 from shared.runtime import views
 from shared.runtime.task import run_task
 
@@ -32,7 +32,7 @@ LIST_LIMIT = 100
 def start(host: ApiHost, call: Call) -> Response:
     """Start a run: 201, or 200 for a repeated request."""
     name = inputs.workflow_name(call.names["name"])
-    body = inputs.json_object(call.request, ("input", "version"))
+    body = inputs.json_object(call.request, ("input", "version", "budget_mode"))
     given = body.get("input", {})
     if not isinstance(given, dict):
         raise InvalidRequest("Field input must be an object that fits the workflow's input.", code="invalid_field")
@@ -45,6 +45,8 @@ def start(host: ApiHost, call: Call) -> Response:
         "input": cast("dict[str, Any]", given),
         "key": inputs.idempotency_key(call.request),
     }
+    if "budget_mode" in body:
+        payload["budget_mode"] = inputs.choice_field(body, "budget_mode", get_args(BudgetMode))
     answer = host.start(payload)
     _relay(answer)
     run = str(answer["run"])
@@ -178,10 +180,15 @@ def _raise(body: Mapping[str, Any]) -> Raise | None:
     if not isinstance(more, dict):
         raise InvalidRequest('Field raise must be an object such as {"usd": "0.10", "tokens": 1000, "steps": 1}.')
     given = cast("dict[str, Any]", more)
-    if not given or set(given) - {"usd", "tokens", "steps"}:
-        raise InvalidRequest("Field raise takes one or more of usd, tokens and steps.", code="invalid_field")
-    tokens, steps_more = (inputs.whole_field(given, name, low=0, default=0) for name in ("tokens", "steps"))
-    return Raise(inputs.usd_field(given, "usd"), tokens or 0, steps_more or 0)
+    if not given or set(given) - {"usd", *_COUNTED}:
+        raise InvalidRequest(
+            "Field raise takes one or more of usd, tokens, steps and active_time (ms).", code="invalid_field"
+        )
+    counted = {name: inputs.whole_field(given, name, low=0, default=0) or 0 for name in _COUNTED}
+    return Raise(inputs.usd_field(given, "usd"), **counted)
+
+
+_COUNTED = ("tokens", "steps", "active_time")
 
 
 def _accepted(call: Call, seen: Snapshot) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from shared.ledger.records import RunState, StepStatus
+from shared.ledger.records import BudgetMode, RunState, StepStatus
 
 Schema = dict[str, Any]
 
@@ -74,6 +74,8 @@ _RUN = {
     "epoch": _WHOLE,
     "seq": _WHOLE,
     "limits": _ref("Limits"),
+    "budget_mode": {"enum": list(get_args(BudgetMode))},
+    "would_refuse": _list(_ref("WouldRefuse")),
     "spent": _object({**_AMOUNT, "active_time": _or_null(_WHOLE)}),
     "reserved": _ref("Amount"),
     "left": _ref("Limits"),
@@ -149,6 +151,15 @@ _WORKFLOW = {
     "definition": _TEXT,
 }
 
+_ESTIMATE = {
+    "path": _TEXT,
+    "model": _or_null(_TEXT),
+    "usd": _USD,
+    "usd_p90": _USD,
+    "tokens": _or_null(_WHOLE),
+    "attempts": {"type": "integer", "description": "0 = there is no history."},
+}
+
 _EVENT = {
     "seq": _WHOLE,
     "at": _TIME,
@@ -158,7 +169,13 @@ _EVENT = {
     "data": _JSON,
 }
 
-_MORE = {"usd": {"type": ["string", "number"]}, "tokens": _WHOLE, "steps": _WHOLE}
+_MORE = {
+    "usd": {"type": ["string", "number"]},
+    "tokens": _WHOLE,
+    "steps": _WHOLE,
+    "active_time": {"type": "integer", "description": "Milliseconds."},
+}
+_MODE: Schema = {"enum": list(get_args(BudgetMode)), "description": "audit = limits refuse nothing, it is recorded."}
 
 SCHEMAS: dict[str, Schema] = {
     "Problem": _object(
@@ -168,6 +185,16 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Amount": _object(_AMOUNT),
     "Limits": _object(_LIMITS, description="null = unlimited."),
+    "WouldRefuse": _object(
+        {
+            "path": _or_null(_TEXT),
+            "level": {"enum": ["step", "run", "tenant"]},
+            "dimension": _TEXT,
+            "needed": _ANY,
+            "left": _ANY,
+        },
+        description="What an audited run would have been refused.",
+    ),
     "Health": _object({"status": {"const": "ok"}}),
     "Document": {"type": "object", "description": "An OpenAPI 3.1 document."},
     "RunSummary": _object(_SUMMARY),
@@ -180,10 +207,11 @@ SCHEMAS: dict[str, Schema] = {
     "Approval": _object(_APPROVAL, {"arguments_omitted": _OMITTED, "show_omitted": _OMITTED}),
     "Approvals": _object({"approvals": _list(_ref("Approval"))}),
     "Workflow": _object(_WORKFLOW),
+    "Estimates": _object({"workflow": _TEXT, "version": _WHOLE, "estimates": _list(_object(_ESTIMATE))}),
     "Workflows": _object({"workflows": _list(_object({"workflow": _TEXT, "version": _WHOLE, "hash": _TEXT}))}),
     "Started": _object({"run": _RUN_ID, "new": {"type": "boolean"}}),
     "Accepted": _object({"run": _RUN_ID, "state": _STATE, "unwinding": _or_null(_TEXT), "seq": _WHOLE}),
-    "StartRun": _object({}, {"input": _JSON, "version": {"type": "integer", "minimum": 1}}),
+    "StartRun": _object({}, {"input": _JSON, "version": {"type": "integer", "minimum": 1}, "budget_mode": _MODE}),
     "Delivered": _object({"run": _RUN_ID, "event": _TEXT, "used": {"type": "boolean"}}),
     "SendEvent": _object({"name": {"type": "string", "minLength": 1, "maxLength": 100}}, {"data": _ANY}),
     "CancelRun": _object({}, {"reason": {"type": "string", "maxLength": 300}}),

@@ -39,6 +39,7 @@ StepStatus = Literal[
     "compensated",
 ]
 Ending = Literal["completed", "failed", "cancelled", "stopped", "timed_out"]
+BudgetMode = Literal["enforce", "audit"]
 
 
 UNDOING = "/compensate"
@@ -70,6 +71,7 @@ class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
 
     ``uncertain`` = its call may have had its effect all the same. ``pause`` is why it pauses its step in any case.
+    ``level`` and ``dimension`` say which limit refused.
     """
 
     error_class: str
@@ -77,6 +79,8 @@ class Failure:
     retry_after: int | None = None
     uncertain: bool = False
     pause: str | None = None
+    level: str | None = None
+    dimension: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,9 @@ class Run(Record):
     ``parent`` is ``<run>|<path>`` of the step that a child run answers. ``part`` is the path of the range that a child
     execution of a map or loop stands for, and ``context`` what it sees of its surroundings. ``charged`` is what the
     parent of a child that was resumed has been charged before.
+    ``budget_mode`` "audit" = what does not fit a limit is recorded and goes on. ``drawn`` are the dimensions in which
+    the limits were taken out of the tenant's budget and have not been given back. ``counted`` is the last event that
+    the history of the workflow knows of.
     """
 
     NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value, "charged": Amount}
@@ -172,6 +179,9 @@ class Run(Record):
     part: str | None = None
     context: Value | None = None
     charged: Amount | None = None
+    budget_mode: BudgetMode = "enforce"
+    drawn: tuple[str, ...] = ()
+    counted: int = 0
     tenant_workflow: str = ""
     tenant_state: str = ""
 
@@ -193,12 +203,15 @@ class Step(Record):
     ``forged`` = its output was not written by us (``shared.ledger.seal``).
     ``undone`` is the child whose effects have been undone, if it had any.
     ``slot`` = it was given one of the run's slots, and has not been written since.
+    ``active`` (ms) is what its attempts have taken; ``raised`` and ``raised_active`` (ms) are what a person has added
+    to its own budget.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
     NESTED: ClassVar[dict[str, type]] = {
         "hold": Amount,
         "spent": Amount,
+        "raised": Amount,
         "failure": Failure,
         "call": Call,
         "arguments": Value,
@@ -221,6 +234,9 @@ class Step(Record):
     open: bool = False
     hold: Amount = NOTHING
     spent: Amount = NOTHING
+    active: int = 0
+    raised: Amount | None = None
+    raised_active: int = 0
     failure: Failure | None = None
     reason: str | None = None
     call: Call | None = None

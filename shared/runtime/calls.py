@@ -21,7 +21,7 @@ from shared.ports import ModelRequest
 from shared.runtime import probing
 from shared.runtime.denials import call_key
 from shared.runtime.outputs import checked
-from shared.runtime.protocol import Ask, Opened, Outcome
+from shared.runtime.protocol import Ask, Opened, Outcome, new_step
 from shared.runtime.scopes import COMPENSATE
 from shared.tools.registry import Call as ToolContext
 
@@ -78,8 +78,8 @@ def model_request(plan: StepPlan, arguments: Mapping[str, Any], retries: int) ->
 def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Snapshot, known: Step | None) -> Amount:
     """Return the worst case. The bound that needs no request is used where it fits; else the provider counts."""
     bound = _amount(host.models.ceiling(request))
-    spent = known.spent if known else Amount()
-    if rules.short(seen.head, bound) or rules.step_short(plan.budget, spent, bound):
+    step = known or new_step(plan, "", seen.head.epoch)
+    if any(rules.lacking(seen.head, bound)) or any(rules.step_refusals(plan.budget, step, bound, 0)):
         return _amount(host.models.ceiling(request, exact=True))
     return bound
 

@@ -340,7 +340,10 @@ def _fail(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
 
 def _pause(case: Case, visit: Visit, reason: str) -> Change[Action]:
     head, step = protocol.park(case.head, case.step, reason)
-    case = replace(case, head=head, step=step).noted(Note("step_paused", step.path, step.attempt, {"reason": reason}))
+    data, failure = {"reason": reason}, step.failure
+    if reason == "budget_exceeded" and failure and failure.dimension:
+        data |= {"level": failure.level or "", "dimension": failure.dimension}
+    case = replace(case, head=head, step=step).noted(Note("step_paused", step.path, step.attempt, data))
     return _remember(case, visit, act("park"))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shared import values
 from shared.budget import rules
-from shared.errors import BudgetExceeded, Conflict, PermanentFailure, StepFailure, failure_named
+from shared.errors import Conflict, PermanentFailure, StepFailure, failure_named
 from shared.ids import ulid_from
 from shared.ledger.records import Amount, Failure, Park, Run, Step
 from shared.runtime import protocol
@@ -139,9 +139,9 @@ class Birth:
         check_open(seen)
         limits = self.limits(seen)
         hold = Amount(usd=limits.usd or 0, tokens=limits.tokens or 0, steps=limits.steps or 0)
-        refusal = rules.short(seen.head, hold)
-        if refusal:
-            raise BudgetExceeded(str(refusal))
+        refusals = tuple(rules.refusals(seen.head, hold, int((limits.active_time or 0) * 1000), self.now))
+        if refusals and seen.run.budget_mode != "audit":
+            raise protocol.exceeded(refusals[0])
         child = child_id(task.run, task.path, known.attempt + 1, self.now)
         waiting = replace(
             known,
@@ -154,8 +154,9 @@ class Birth:
             opened=self.now,
         )
         note = Note("child_started", task.path, waiting.attempt, {"child": child, **self.told()})
+        notes = (*protocol.would_refuse(task.path, waiting.attempt, refusals), note)
         writes = tuple(self.new(seen.run, child, limits).writes())
-        return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), (note,), writes)
+        return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), notes, writes)
 
     def limits(self, seen: Snapshot) -> Limits:
         """Return the child's limits."""
@@ -167,7 +168,7 @@ class Birth:
 
     def new(self, parent: Run, child: str, limits: Limits) -> NewRun:
         """Return the child's run."""
-        asked = StartRequest(parent.tenant, parent.initiator, "sub_workflow", {})
+        asked = StartRequest(parent.tenant, parent.initiator, "sub_workflow", {}, budget_mode=parent.budget_mode)
         return NewRun(child, self.published, asked, self.given, self.now, limits, f"{parent.id}|{self.task.path}")
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
+from shared.budget.tenant import give_back
 from shared.errors import InvalidOutput, StepFailure, TransientFailure
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent
@@ -100,13 +101,13 @@ def finish(host: Host, task: Task) -> dict[str, Any]:
     for step in seen.steps():
         check_attested(step)
     seen = seen if seen.run.part else skip_unreached(host, task, seen)
-    ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
+    ended, _ = journal.transact(seen, lambda again: _completed(host, task, manifest, again))
     if seen.run.parent:
         answer_parent(host, task.tenant, task.run)
     return {"status": ended}
 
 
-def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Change[str]:
+def _completed(host: Host, task: Task, manifest: Manifest, seen: Snapshot) -> Change[str]:
     head = seen.head
     if head.ended:
         return Change(head.ended)
@@ -115,7 +116,9 @@ def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Chan
     missing = _unsettled(manifest, seen)
     if missing or head.open or head.paused or head.waiting:
         raise TransientFailure(f"The run cannot complete: {', '.join(missing) or 'a step'} has not settled.")
-    return Change("completed", (replace(head, ended="completed", ended_at=now),), (Note("run_completed"),))
+    ended = replace(head, ended="completed", ended_at=host.clock.now())
+    run, back = give_back(host.store, seen.run, ended)
+    return Change("completed", (ended, *run), (Note("run_completed"),), back)
 
 
 def _unsettled(manifest: Manifest, seen: Snapshot) -> list[str]:

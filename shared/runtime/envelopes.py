@@ -11,6 +11,7 @@ from shared.manifest import Limits
 from shared.ports import Key, Write
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.raising import raised_run
 from shared.runtime.scopes import is_apart
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class _Move:
         held = replace(step, hold=step.hold + more)
         note = Note("child_raised", step.path, None, {"dimension": self._refusal.dimension, "by": by})
         above, below = rules.carve(head, more, active / 1000), rules.give_back(child.head, more, Amount(), active)
-        writes = (self._write(child.head, below), self._write(child.run, _raised(child.run, more, active)))
+        writes = (self._write(child.head, below), self._write(child.run, raised_run(child.run, more, active)))
         return Change(_MOVED, (above, held), (note,), writes)
 
     def _left(self, head: Head, now: int) -> int:
@@ -174,16 +175,3 @@ def _left(head: Head, dimension: str, now: int) -> int:
 def _amount(dimension: str, number: int) -> tuple[Amount, int]:
     """Return so much of a dimension as an amount and milliseconds of active time."""
     return (Amount(), number) if dimension == "active_time" else (Amount(**{dimension: number}), 0)
-
-
-def _raised(run: Run, more: Amount, active: int) -> Run:
-    def plus(limit: int | None, by: int) -> int | None:
-        return None if limit is None else limit + by
-
-    return replace(
-        run,
-        limit_usd=plus(run.limit_usd, more.usd),
-        limit_tokens=plus(run.limit_tokens, more.tokens),
-        limit_steps=plus(run.limit_steps, more.steps),
-        limit_active=plus(run.limit_active, active),
-    )

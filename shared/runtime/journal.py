@@ -181,6 +181,11 @@ class Journal:
             self._clock.sleep(self._clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
         raise TransientFailure(f"The run's records changed {ATTEMPTS} times under this decision. It is tried again.")
 
+    def writes(self, seen: Snapshot, change: Change[Any]) -> tuple[Write, ...]:
+        """Return what ``change`` wants of ``seen`` as writes, to become part of another run's transaction."""
+        records = self._numbered(seen, change)
+        return (*(self._write(seen, record) for record in records), *change.elsewhere)
+
     def _same(self, seen: Snapshot, change: Change[T]) -> set[str]:
         return {*seen.asked, *seen.records, *(record.sk for record in change.records)}
 

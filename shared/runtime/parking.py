@@ -22,6 +22,7 @@ from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.outputs import fits
+from shared.runtime.raising import fund, raised
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
@@ -29,6 +30,7 @@ from shared.runtime.slots import SLOT, give_slots
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from shared.budget.shards import Amounts
     from shared.manifest import StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
@@ -84,11 +86,18 @@ def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """How much a person adds to the run's limits."""
+    """How much a person adds to the run's limits, and to the step's own; ``active_time`` in milliseconds."""
 
     usd: Decimal | None = None
     tokens: int = 0
     steps: int = 0
+    active_time: int = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        """What is added, by dimension, in whole units."""
+        usd = int((self.usd or 0) * NANO)
+        return {"usd": usd, "tokens": self.tokens, "steps": self.steps, "active_time": self.active_time}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,13 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     if order.action == "fail":
         _fail_whole(host, seen, task, order, unwind_machine)
     now = host.clock.now()
-    _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, accepted, now))
+    more = order.more.amounts if order.more else {}
+
+    def decide(again: Snapshot) -> Change[None]:
+        change = decide_resume(again, task.path, order, accepted, now)
+        return replace(change, elsewhere=fund(host, again.run, more))
+
+    _, after = journal.transact(seen, decide)
     send_word(host, after, task.path)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
@@ -188,14 +203,16 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     if step.type in {"map", "loop"} and order.action == "retry":
         what = f"Step {path} is a {step.type}: accept a result, skip it or fail the run. Its failed parts stay failed."
         raise Conflict(what, code="not_retryable")
-    run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
+    head = replace(head, paused=head.paused - 1)
+    run, head, step = raised(seen.run, head, step, order.more.amounts) if order.more else ((), head, step)
     if order.action == "did_not_happen":
         return _denied(seen.with_({"HEAD": head}), step, run, order, now)
     head, step, notes = _resumed(head, step, order, accepted, now)
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
-    note = Note("step_resumed", path, None, {"action": order.action, "by": order.by})
+    data = {"action": order.action, "by": order.by} | ({"raised": order.more.amounts} if order.more else {})
+    note = Note("step_resumed", path, None, data)
     parked = answered(seen, path, "fail" if order.action == "fail" else "retry")
     records = (head, step, *stand_in, parked, *protocol.beside(step, seen), *run)
     return Change(None, records, (note, *notes))
@@ -253,26 +270,3 @@ def _resumed(
     # What may have happened stays known: the next attempt looks for it first.
     doubt = step.failure if protocol.uncertain(step) else None
     return head, replace(step, status="retrying", retries=0, failure=doubt, reason=None), ()
-
-
-def _raised(run: Run, head: Head, more: Raise | None) -> tuple[tuple[Run, ...], Head]:
-    if more is None:
-        return (), head
-    usd = int((more.usd or 0) * NANO)
-    raised = replace(
-        run,
-        limit_usd=_plus(run.limit_usd, usd),
-        limit_tokens=_plus(run.limit_tokens, more.tokens),
-        limit_steps=_plus(run.limit_steps, more.steps),
-    )
-    left = replace(
-        head,
-        left_usd=_plus(head.left_usd, usd),
-        left_tokens=_plus(head.left_tokens, more.tokens),
-        left_steps=_plus(head.left_steps, more.steps),
-    )
-    return (raised,), left
-
-
-def _plus(limit: int | None, more: int) -> int | None:
-    return None if limit is None else limit + more

@@ -8,8 +8,9 @@ Each recognises its own earlier success, so it may be asked again after a lost a
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shared.budget import rules
 from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
@@ -22,6 +23,8 @@ from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scop
 from shared.values import Value, canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shared.manifest import StepPlan
     from shared.runtime.task import Task
 
@@ -74,7 +77,11 @@ Opening = Opened | Done | Held | Stopped | Refused
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms."""
+    """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms.
+
+    ``mode`` says what becomes of what does not fit: "enforce" = the step fails, "try" = it is only told, "audit" = it
+    is noted and the attempt opens.
+    """
 
     task: Task
     plan: StepPlan
@@ -84,6 +91,7 @@ class Ask:
     now: int
     call: Call | None = None
     model: str | None = None
+    mode: Literal["enforce", "try", "audit"] = "enforce"
 
 
 def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
@@ -132,8 +140,8 @@ def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, St
     What the attempt used was never learned, so its whole hold stays charged.
     """
     note = Note("attempt_lost", step.path, step.attempt, {"used": shown(step.hold), "error": error})
-    spent = step.spent + step.hold
-    freed = replace(step, open=False, fence=step.fence + 1, hold=NOTHING, spent=spent, holder=None)
+    spent, active = step.spent + step.hold, active_after(step, min(now, step.until))
+    freed = replace(step, open=False, fence=step.fence + 1, hold=NOTHING, spent=spent, active=active, holder=None)
     freed = replace(freed, ended=min(now, step.lease))  # its call cannot have begun later
     # An attempt is not active beyond its time-out, but whatever closed after that was.
     over = min(now, max(step.until, head.last_close))
@@ -150,9 +158,9 @@ def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Chang
     interrupted = bool(notes) or uncertain(step)
     if step.arguments and step.arguments.digest != ask.arguments.digest:
         raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
-    admitted = _admit(ask, head, step)
-    if isinstance(admitted, rules.Refusal):
-        return _refuse(ask, head, step, admitted, notes)
+    refusals = _refusals(ask, head, step)
+    if refusals and ask.mode != "audit":
+        return _refuse(ask, head, step, refusals[0], notes)
     opened = replace(
         step,
         status="running",
@@ -171,8 +179,14 @@ def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Chang
         started=step.started or ask.now,
         opened=ask.now,
     )
+    audited = would_refuse(ask.path, opened.attempt, refusals)
     note = Note("step_opened", ask.path, opened.attempt, {"hold": shown(ask.hold), "model": ask.model})
-    return Change(Opened(opened, interrupted), (admitted, opened), (*notes, note))
+    return Change(Opened(opened, interrupted), (_admitted(ask, head), opened), (*notes, *audited, note))
+
+
+def would_refuse(path: str, attempt: int, refusals: Iterable[rules.Refusal]) -> tuple[Note, ...]:
+    """Return the events by which an audit tells what would have been refused."""
+    return tuple(Note("budget_would_refuse", path, attempt, refusal.data()) for refusal in refusals)
 
 
 def uncertain(step: Step) -> bool:
@@ -187,9 +201,14 @@ def in_doubt(step: Step | None) -> bool:
     return step.status == "unknown" or (uncertain(step) and step.call is not None and step.call.risk != "read")
 
 
+def active_after(step: Step, now: int) -> int:
+    """Return the active time (ms) of all attempts of a step whose open one ends ``now``."""
+    return step.active + max(0, now - (step.opened or now))
+
+
 def unopened(step: Step, failure: Failure) -> Failure:
     """Return a failure that came before anything was opened: the doubt that it leaves is that of the call before."""
-    return Failure(failure.error_class, failure.message, failure.retry_after, uncertain(step), failure.pause)
+    return dataclasses.replace(failure, uncertain=uncertain(step))
 
 
 def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
@@ -199,18 +218,26 @@ def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
     return counted, replace(step, status=status, reason=reason)
 
 
-def _admit(ask: Ask, head: Head, step: Step) -> Head | rules.Refusal:
-    """Reserve for the attempt. A compensation is never refused: not undoing would cost more."""
+def _refusals(ask: Ask, head: Head, step: Step) -> tuple[rules.Refusal, ...]:
+    """Return what does not fit. A compensation is never refused: not undoing would cost more."""
     if ask.path.endswith(COMPENSATE):
-        return rules.reserve(head, ask.hold)
+        return ()
     timeout = int(ask.plan.timeout * 1000)
-    return rules.step_short(ask.plan.budget, step.spent, ask.hold) or rules.admit(head, ask.hold, timeout, ask.now)
+    own = rules.step_refusals(ask.plan.budget, step, ask.hold, timeout)
+    return (*own, *rules.refusals(head, ask.hold, timeout, ask.now))
+
+
+def _admitted(ask: Ask, head: Head) -> Head:
+    undoes = ask.path.endswith(COMPENSATE)
+    return rules.reserve(head, ask.hold) if undoes else rules.admitted(head, ask.hold, ask.now)
 
 
 def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tuple[Note, ...]) -> Change[Opening]:
-    failure = unopened(step, failure_of(BudgetExceeded(str(refusal))))
+    if ask.mode == "try":
+        return Change(Refused(refusal))
+    failure = unopened(step, failure_of(exceeded(refusal)))
     failed = replace(step, status="failed", failure=failure, cascade=None)
-    note = Note("budget_refused", ask.path, None, {"level": refusal.level, "dimension": refusal.dimension})
+    note = Note("budget_refused", ask.path, None, refusal.data())
     return Change(Refused(refusal), (head, failed), (*notes, note))
 
 
@@ -241,6 +268,7 @@ def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> C
         holder=None,
         closed_by=opened.holder,
         spent=step.spent + used,
+        active=active_after(step, now),
     )
     note = closing_note(step, closed, used, now)
     return Change(closed, (head, closed, *beside(closed, seen)), (note,))
@@ -310,7 +338,15 @@ def decision_value(gate: Gate) -> Value:
 def failure_of(error: StepFailure) -> Failure:
     """Return the record of a failed attempt. Messages come from outside: half characters could not be stored."""
     message = redacted_text(str(error))[:2000].encode(errors="backslashreplace").decode()
-    return Failure(error.error_class, message, _wish(error.retry_after), error.uncertain, error.pause)
+    known = Failure(error.error_class, message, _wish(error.retry_after), error.uncertain, error.pause)
+    if isinstance(error, BudgetExceeded):
+        return dataclasses.replace(known, level=error.level, dimension=error.dimension)
+    return known
+
+
+def exceeded(refusal: rules.Refusal) -> BudgetExceeded:
+    """Return a refusal as the failure of the attempt that asked."""
+    return BudgetExceeded(str(refusal), refusal.level, refusal.dimension)
 
 
 def _wish(seconds: float | None) -> int | None:
@@ -337,6 +373,8 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
 def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
     """Return the event that an attempt's end leaves."""
     data: dict[str, Any] = {"used": shown(used), "duration_ms": now - (step.opened or now)}
+    if step.model:
+        data["model"] = step.model
     if closed.route is not None:
         data["route"] = closed.route
     if closed.failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from shared.budget.tenant import take
 from shared.errors import Conflict, PermanentFailure
 from shared.ledger.records import Gate, Head, Step
 from shared.runtime.epochs import kept
@@ -51,7 +52,7 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
     _refuse(seen)
     if asked.version:
         _check_version(host, seen, asked.version)
-    _, after = journal.transact(void_approvals(journal), lambda again: decide_epoch(again, asked))
+    _, after = journal.transact(void_approvals(journal), lambda again: decide_epoch(host, again, asked))
     execute(host, after)
     return after
 
@@ -68,15 +69,19 @@ def _refuse(seen: Snapshot) -> None:
         raise Conflict(f"This run is a child of {parent}. Resume that: its children go on with it.", code="is_child")
 
 
-def decide_epoch(seen: Snapshot, asked: Resume) -> Change[None]:
-    """Decide the beginning of the next epoch, on all records of a run that has ended."""
+def decide_epoch(host: Host, seen: Snapshot, asked: Resume) -> Change[None]:
+    """Decide the beginning of the next epoch, on all records of a run that has ended.
+
+    What the run has left of its limits is taken out of its tenant's budget again. Raises TenantBudgetExceeded.
+    """
     _refuse(seen)
     head, run = next_epoch(seen.head), seen.run
     if asked.version:
         pin = asked.version
         run = replace(run, version=pin.version, hash=pin.hash, machine=pin.machine)
+    taken = take(host.store, run, head, host.clock.now())
     data = {"epoch": head.epoch, "by": asked.by, "version": run.version, "ended": seen.head.ended}
-    return Change(None, (head, listed(run, head)), (Note("run_resumed", None, None, data),))
+    return Change(None, (head, listed(taken.run, head)), (Note("run_resumed", None, None, data),), taken.writes)
 
 
 def next_epoch(head: Head) -> Head:

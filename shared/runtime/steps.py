@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
-from shared.errors import BudgetExceeded, InvalidOutput, SignalboxError, StepFailure, TransientFailure
+from shared.errors import InvalidOutput, SignalboxError, StepFailure, TransientFailure
 from shared.runtime import protocol
 from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, usage_of
 from shared.runtime.envelopes import find_more
@@ -109,6 +109,16 @@ def _probed(host: StepHost, task: Task, plan: StepPlan, doubtful: Step, journal:
 
 
 def _open(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:
+    """Open the attempt. Where the run is only audited, what does not fit is noted, and the attempt opens."""
+    if seen.run.budget_mode != "audit":
+        return _open_sharing(host, ask, journal, seen)
+    opening, seen = _open_sharing(host, replace(ask, mode="try"), journal, seen)
+    if isinstance(opening, Refused):
+        return _open_sharing(host, replace(ask, mode="audit"), journal, seen)
+    return opening, seen
+
+
+def _open_sharing(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:
     """Open the attempt. A run that is short shares with its parts, or with what it is a part of, while it can."""
     while True:
         opening, seen = journal.transact(seen, lambda again: protocol.open_attempt(ask, again))
@@ -141,7 +151,7 @@ def skipped(host: Host, plan: StepPlan, path: str, reason: str, journal: Journal
 
 def _not_opened(path: str, opening: Opening) -> SignalboxError:
     if isinstance(opening, Refused):
-        return BudgetExceeded(str(opening.refusal))
+        return protocol.exceeded(opening.refusal)
     if isinstance(opening, Held):
         return NotOpened(f"Step {path} is held by another process until {opening.until} ms.")
     return NotOpened(f"Step {path} opens nothing: {getattr(opening, 'why', '')}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from shared.budget.tenant import give_back
 from shared.ledger.records import Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent, living, stop_child
@@ -44,7 +45,7 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
         return standing
     step = _next_compensation(seen)
     if step is None:
-        _end(journal, seen, host.clock.now())
+        _end(host, journal, seen)
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
     if is_apart(step):
@@ -306,12 +307,13 @@ def _undoable(step: Step) -> bool:
     return done and step.call is not None and step.call.risk == "reversible"
 
 
-def _end(journal: Journal, seen: Snapshot, now: int) -> None:
+def _end(host: Host, journal: Journal, seen: Snapshot) -> None:
     def decide(again: Snapshot) -> Change[None]:
         head = again.head
         if head.ended or not head.unwinding:
             return Change(None)
-        ended = replace(head, ended=head.unwinding, ended_at=now)
-        return Change(None, (ended,), (Note(f"run_{head.unwinding}", None, None, {"reason": head.reason}),))
+        ended = replace(head, ended=head.unwinding, ended_at=host.clock.now())
+        run, back = give_back(host.store, again.run, ended)
+        return Change(None, (ended, *run), (Note(f"run_{head.unwinding}", None, None, {"reason": head.reason}),), back)
 
     journal.transact(seen, decide)

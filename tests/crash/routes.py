@@ -12,6 +12,7 @@ from faults import Tap
 from machine import FINANCE, World
 from play import Play
 
+from shared.budget.tenant import set_limits
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure
 from shared.manifest import YEAR, Edge, Limits, Manifest, Retry, StepPlan
@@ -21,6 +22,7 @@ from shared.testing import FakeModels, FakeTools
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.budget.shards import Amounts
     from shared.runtime.parking import Resumption
 
 
@@ -88,11 +90,17 @@ class Route:
     ends: str
 
 
-def invoice(amount: int, act: Callable[[Play], None], verdict: str = "retry", **tools: Any) -> Callable[[Tap], Any]:
+def invoice(
+    amount: int, act: Callable[[Play], None], verdict: str = "retry", tenant: Amounts | None = None, **tools: Any
+) -> Callable[[Tap], Any]:
+    """Return a route through the invoice workflow; ``tenant`` are the limits of its tenant."""
+
     def make(tap: Tap) -> tuple[Play, Erp]:
         erp = Erp()
         ready = {"erp_post": erp.post, "erp_void": erp.void, "erp_find": erp.find}
         world = invoices.world(amount=amount, **ready | tools)
+        if tenant:
+            set_limits(world.store, world.tenant, tenant, monthly=False, now=world.clock.now())
         return Play(world, act, tap, erp.found, verdict), erp
 
     return make
@@ -208,6 +216,9 @@ def refuse(*_: Any) -> Any:
 
 ROUTES = {
     "straight": Route(invoice(120, approve), "completed"),
+    # No shard has enough for a run, so it takes from several.
+    "tenant": Route(invoice(120, approve, tenant={"usd": 8 * 10**8, "steps": 41}), "completed"),
+    "tenant cancel": Route(invoice(9000, Play.cancel, tenant={"usd": 8 * 10**8, "steps": 41}), "cancelled"),
     "approve": Route(invoice(9000, approve), "completed"),
     "reject": Route(invoice(9000, reject), "failed"),
     "expire": Route(invoice(9000, Play.expire), "failed"),
