@@ -1,9 +1,7 @@
 """`run` and `runs ...`: start runs, look at them, follow, cancel and resume them."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +10,7 @@ from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
 from scripts.commands.follow import TERMINAL, follow, story_of, stream
 from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
+from scripts.commands.inputs import read_input, read_value
 from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
@@ -126,42 +125,6 @@ def _started(found: str, *, new: bool) -> None:
     console().print(f"Follow it: {COMMAND} runs watch {found}", style="dim", soft_wrap=True)
 
 
-def read_input(text: str, fields: list[str]) -> dict[str, Any]:
-    """Return the input that --input and --set give together. Raises BadParameter."""
-    data = _value(text, "--input")
-    if not isinstance(data, dict):
-        raise typer.BadParameter("the input must be a JSON object: {...}", param_hint="--input")
-    made = cast("dict[str, Any]", data)
-    for one in fields:
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{one!r}: give KEY=VALUE or KEY=@FILE", param_hint="--set")
-        made[name] = _content(value, f"--set {name}") if value.startswith("@") else value
-    return made
-
-
-def _value(text: str, hint: str) -> Any:
-    """Return JSON that is given itself or as @FILE. Raises BadParameter."""
-    return _json(_content(text, hint) if text.startswith("@") else text, hint)
-
-
-def _content(reference: str, hint: str) -> str:
-    name = reference.removeprefix("@")
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise typer.BadParameter(f"cannot read {name}: {why}", param_hint=hint) from None
-
-
-def _json(text: str, hint: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        remedy = "Quote it in single quotes, or use @FILE" + (" or --set KEY=VALUE" if hint == "--input" else "")
-        raise typer.BadParameter(f"not JSON: {error}. {remedy}", param_hint=hint) from None
-
-
 @runs.command("list")
 def list_(  # noqa: PLR0913 - options
     *,
@@ -272,7 +235,7 @@ def send(  # noqa: PLR0913 - options
     """Send a run an event that a wait step waits for. One that comes early is kept until the step is reached."""
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
-    body = {"name": name, "data": _value(data, "--data")}
+    body = {"name": name, "data": read_value(data, "--data")}
     _, answer = api.post(f"/v1/runs/{segment(run)}/events", body, key=key)
     if as_json:
         print_json(answer)
@@ -351,7 +314,7 @@ def resume(  # noqa: PLR0913 - options
         _drive(api, run, as_json=as_json)
     body: dict[str, Any] = {"step": step or _only_paused(api, run), "action": action}
     if result is not None:
-        body["result"] = _value(result, "--result")
+        body["result"] = read_value(result, "--result")
     added = {"usd": usd, "tokens": tokens, "steps": steps, "active_time": active_time and _milliseconds(active_time)}
     more = {name: value for name, value in added.items() if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))

@@ -183,8 +183,8 @@ class Journal:
 
     def writes(self, seen: Snapshot, change: Change[Any]) -> tuple[Write, ...]:
         """Return what ``change`` wants of ``seen`` as writes, to become part of another run's transaction."""
-        records = self._numbered(seen, change)
-        return (*(self._write(seen, record) for record in records), *change.elsewhere)
+        records, events = self._numbered(seen, change)
+        return (*(self._write(seen, record) for record in (*records.values(), *events)), *change.elsewhere)
 
     def _same(self, seen: Snapshot, change: Change[T]) -> set[str]:
         return {*seen.asked, *seen.records, *(record.sk for record in change.records)}

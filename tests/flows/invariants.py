@@ -47,7 +47,11 @@ def check(world: World) -> None:
 def check_tenant(world: World) -> None:
     """Runs that go on hold their limits, and those that have ended have cost what they used."""
     known = tenant.read(world.store, world.tenant)
-    journals = [Journal.at(world.store, world.clock, key.pk) for key in world.store.items if key.sk == "RUN"]
+    journals = [
+        Journal.at(world.store, world.clock, key.pk)
+        for key in getattr(world.store, "_store", world.store).items
+        if key.sk == "RUN"
+    ]
     runs = [(seen.run, seen.head) for seen in (journal.read(["RUN"]) for journal in journals) if not seen.run.parent]
     for name, limit, left in (
         ("usd", "limit_usd", "left_usd"),
