@@ -8,7 +8,7 @@ the stream delivers. What an attempt used that was never learned (``attempt_lost
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.errors import StoreConflict
 from shared.ledger.record import Record, replace
@@ -144,7 +144,7 @@ def _used(events: Iterable[Event]) -> tuple[dict[str, list[Usage]], int]:
 
 
 def _attempt(event: Event) -> Usage | None:
-    spent = event.data.get("used") or {}
+    spent: dict[str, Any] = event.data.get("used") or {}
     if event.type not in _CLOSING or not (spent.get("usd") or spent.get("tokens")):
         return None
     fresh = Usage(path=plain(event.path or ""), model=str(event.data.get("model") or ""))
