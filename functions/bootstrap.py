@@ -23,6 +23,7 @@ from shared.runtime.host import Host, StepHost
 if TYPE_CHECKING:
     from shared.api.host import ApiHost
     from shared.approvals.host import ApprovalsHost
+    from shared.ledger.projection import ProjectHost
     from shared.publishing.rules import Publisher
     from shared.runtime.gates import GateHost
     from shared.settings import Environment
@@ -138,10 +139,14 @@ def finalise_host() -> tuple[Host, str]:
 
 
 @cache
-def project_host() -> tuple[Host, str]:
-    """Return the host of ``project`` and the unwind machine's ARN."""
+def project_host() -> ProjectHost:
+    """Return the host of ``project``, which announces on the deployment's event bus."""
+    from shared.events.aws import EventBridge  # noqa: PLC0415 - only this function announces
+    from shared.ledger.projection import ProjectHost  # noqa: PLC0415 - only this function projects
+
     environment = settings.ProjectEnvironment.read(os.environ)
-    return Host(**_host(environment)), environment.unwind_machine
+    events = EventBridge(_client("events"), environment.event_bus)
+    return ProjectHost(**_host(environment), events=events, unwind_machine=environment.unwind_machine)
 
 
 @cache

@@ -146,7 +146,7 @@ def compile_manifest(manifest: Manifest, room: int = ROOM) -> Unit:
     ``room`` is how many history events one execution is planned for.
     """
     steps, layout = lay_out(manifest)
-    steps = split(layout, with_slots(layout, steps, manifest.max_parallel), room)
+    steps = split(layout, with_slots(layout, steps, manifest.max_parallel), room, manifest.max_parallel)
     manifest = replace(manifest, hash="", steps=steps, slots=any(map(takes_slot, steps.values())))
     planned = _canonical(manifest)
     # Only what would not fit otherwise is folded: states named after their steps read better.

@@ -4,12 +4,13 @@ SignalboxError
 ├── DefinitionError            a workflow file is refused; carries every finding
 ├── RequestRefused             a request is refused; carries an HTTP status and a stable code
 │   ├── InvalidRequest   400   ├── Unauthenticated 401   ├── Forbidden 403   ├── NotFound 404
-│   ├── MethodNotAllowed 405   └── Conflict        409
+│   ├── MethodNotAllowed 405   ├── Conflict        409   └── TenantBudgetExceeded 402
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
     │                                                      └── BrokenTool
     └── BudgetExceeded  ├── Rejected  ├── UnknownOutcome  ├── PolicyViolation
+                                                          ├── ApprovalMismatch  ├── AttestationMismatch
 """
 
 from __future__ import annotations
@@ -92,6 +93,13 @@ class Unauthenticated(RequestRefused):
     code = "unauthenticated"
 
 
+class TenantBudgetExceeded(RequestRefused):
+    """What the run may use does not fit what its tenant has left; nothing was taken."""
+
+    status = 402
+    code = "tenant_budget_exceeded"
+
+
 class Forbidden(RequestRefused):
     """The caller's role does not allow it."""
 
@@ -133,6 +141,7 @@ class StepFailure(SignalboxError):
     """
 
     error_class: ClassVar[ErrorClass] = "permanent"
+    pause: ClassVar[str | None] = None
     uncertain: bool = False
 
     def __init__(self, message: str, *, retry_after: float | None = None, usage: Usage | None = None) -> None:
@@ -181,9 +190,17 @@ class BrokenTool(PermanentFailure):
 
 
 class BudgetExceeded(StepFailure):
-    """The reservation does not fit what is left; nothing was spent."""
+    """The reservation does not fit what is left; nothing was spent.
+
+    ``level`` (step, run) and ``dimension`` say of which limit.
+    """
 
     error_class = "budget"
+
+    def __init__(self, message: str, level: str = "", dimension: str = "") -> None:
+        super().__init__(message)
+        self.level = level
+        self.dimension = dimension
 
 
 class Rejected(StepFailure):
@@ -203,6 +220,18 @@ class PolicyViolation(StepFailure):
     """The risk policy refuses the call."""
 
     error_class = "policy"
+
+
+class ApprovalMismatch(PolicyViolation):
+    """What would run is not what a person approved."""
+
+    pause = "approval_mismatch"
+
+
+class AttestationMismatch(PolicyViolation):
+    """A stored output was not written by us."""
+
+    pause = "attestation_mismatch"
 
 
 def failure_named(error_class: str, message: str) -> StepFailure:

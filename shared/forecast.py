@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shared.asl.limits import MAX_DEFINITION, MAX_EVENTS, MAX_MANIFEST, MAX_PAYLOAD
+from shared.budget.history import UNKNOWN_REQUEST
 from shared.graph.chains import chains
 from shared.graph.dag import Graph, bits
 from shared.manifest import MOST_CALLS
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from shared.compiler import Compiled
     from shared.manifest import Body, Limits, Manifest, StepPlan, Turns
 
-UNKNOWN_REQUEST = 100_000_000
-"""Nano-USD that one model request is taken for where neither budget nor history bounds it (USD 0.10)."""
 CHARACTERS_A_TOKEN = 4
 _INPUT = 400
 """Bytes of the data that every state passes on: the run's names and the scope."""
@@ -140,7 +139,8 @@ class _Part:
         if plan.body is None:
             return _ceiling_seconds(plan)
         inner = _Part(plan.body, self.layout.bodies[name], f"{path}/", self.given)
-        return _rounds(plan) * sum(seconds for _, seconds in inner.critical_path())
+        longest = _rounds(plan) * sum(seconds for _, seconds in inner.critical_path())
+        return min(longest, plan.timeout) if plan.apart else longest
 
     def durations(self) -> list[float]:
         return [self.seconds(name) for name in self.order.names]

@@ -19,13 +19,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.manifest import Body
-from shared.runtime.scopes import FALLBACK
+from shared.runtime.denials import NEEDS_APPROVAL
+from shared.runtime.scopes import FALLBACK, graph_at, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from shared.ledger.records import Step
-    from shared.manifest import StepPlan
+    from shared.manifest import Manifest, StepPlan
 
 INTERRUPTED = "Signalbox.Interrupted"
 """Error name of a step whose process died before anybody had decided what follows its failure."""
@@ -119,6 +120,8 @@ def _attempt(plan: StepPlan, scope: str, action: str) -> Generator[Effect, Any, 
     """Do what the step's type asks for, or let its fallback stand in. Raises TaskFailed."""
     if action == "fallback":
         yield Do("fallback", plan.id, scope, template=plan.fallback or "")
+    elif plan.apart:
+        yield Do("apart", plan.id, scope, token=f"child:{scope}{plan.id}")
     else:
         yield from _WAYS.get(plan.type, _call)(plan, scope)
 
@@ -192,6 +195,8 @@ def _decide(plan: StepPlan, scope: str, error: str) -> Generator[Effect, Any, st
 def _park(plan: StepPlan, scope: str) -> Generator[Effect, Any, str]:
     """Wait for a person's word on a paused step. Returns the action that it amounts to."""
     answer = yield Do("park", plan.id, scope, token=f"pause:{scope}{plan.id}")
+    if answer["action"] == "recheck":
+        return (yield from _decide(plan, scope, INTERRUPTED))
     return answer["action"]
 
 
@@ -205,12 +210,12 @@ def walk_finish() -> Generator[Effect, Any, bool]:
 
 
 def walk_unwinding() -> Generator[Effect, Any, bool]:
-    """End a run that must not go on: answer and wait, compensate one step after the other, write the end."""
+    """End a run that must not go on: answer and wait, ask about calls in doubt, compensate, write the end."""
     while True:
         try:
             answer = yield Do("unwind", "")
-            if answer["action"] == "compensate":
-                yield Do("compensate", answer["step"])
+            if answer["action"] in {"compensate", "probe"}:
+                yield Do(answer["action"], answer["step"])
         except TaskFailed:
             # A compensation's record says what to do about its failure, and ``unwind`` reads it.
             yield Sleep(1)
@@ -290,13 +295,23 @@ class Graph:
 
         Whether it then runs or is skipped is decided on entry, by the same rules (``shared.runtime.joins``).
         """
-        waiting = [edge.source for edge in plan.needs if edge.source not in self.settled]
-        if not waiting:
-            return True
-        return plan.join != "all" and len(waiting) < len(plan.needs) and over(plan)
+        settled = (edge.source in self.settled for edge in plan.needs)
+        if plan.join == "all":
+            return all(settled)
+        ready = list(settled)
+        return all(ready) or (any(ready) and over(plan))
 
 
 # --- where it goes on --------------------------------------------------------------------------------------------
+
+
+def graph_of(manifest: Manifest, part: str | None, records: Mapping[str, Step]) -> Graph:
+    """Return a run's graph, with what has settled: the workflow's own, or the map or loop at ``part``, alone."""
+    if part is None:
+        return Graph(manifest.steps, manifest.order, settled=settled_in(manifest.order, "", records))
+    scope = scope_of(part)
+    plan = replace(graph_at(manifest, scope)[part.removeprefix(scope)], apart=False, needs=(), dependents=())
+    return Graph({plan.id: plan}, (plan.id,), scope, settled=settled_in((plan.id,), scope, records))
 
 
 def settled_in(order: Iterable[str], scope: str, records: Mapping[str, Step]) -> set[str]:
@@ -304,7 +319,7 @@ def settled_in(order: Iterable[str], scope: str, records: Mapping[str, Step]) ->
     return {name for name in order if (step := records.get(f"{scope}{name}")) is not None and step.settled}
 
 
-def entry_of(plan: StepPlan, path: str, records: Mapping[str, Step], now: int) -> Entry:
+def entry_of(path: str, records: Mapping[str, Step], now: int) -> Entry:
     """Tell from the records where a step's walk goes on when nobody remembers it; ``now`` in milliseconds.
 
     A step found open was interrupted: it is entered again, takes over, and looks for what its call may have done.
@@ -312,12 +327,13 @@ def entry_of(plan: StepPlan, path: str, records: Mapping[str, Step], now: int) -
     step, stand_in = records.get(path), records.get(f"{path}{FALLBACK}")
     if step is None:
         return FRESH
-    if step.status in {"paused", "unknown"}:
+    again = (step.action or {}).get("action") == "retry"
+    if step.status == "paused" or (step.status == "unknown" and not again) or step.reason == NEEDS_APPROVAL:
         return Entry("park")
     if step.open:
-        return Entry(seconds=_until_conclusive(plan, step, now))
-    if step.status == "retrying" and (step.action or {}).get("action") == "retry":
-        due = (step.ended or 0) + 1000 * (step.action or {})["seconds"]
+        return FRESH
+    if step.status in {"retrying", "unknown"} and again:
+        due = max(step.ended or 0, step.probed or 0) + 1000 * (step.action or {})["seconds"]
         return Entry(seconds=max(0, due - now) / 1000)
     if step.status in {"failed", "timed_out"}:
         return _after_failure(step, stand_in)
@@ -329,11 +345,3 @@ def _after_failure(step: Step, stand_in: Step | None) -> Entry:
     if chosen and (stand_in is None or stand_in.open):
         return Entry("fallback")
     return Entry(failed=INTERRUPTED)
-
-
-def _until_conclusive(plan: StepPlan, step: Step, now: int) -> float:
-    """Return the seconds until a probe that finds nothing proves that an interrupted call did not happen."""
-    probe = plan.spec.get("reconcile")
-    if not probe or step.call is None:
-        return 0.0
-    return max(0, step.call.at + int(1000 * (probe.get("conclusive_after") or 0)) - now) / 1000

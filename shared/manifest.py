@@ -29,8 +29,10 @@ StepType = Literal[
     "turns",
     "turn",
 ]
-"""As in the file, and: ``part``, a child execution that a large map or a long loop is split into; ``turns``, an agent
+"""As in the file, and: ``part``, the child execution that a large map or a long loop is split into; ``turns``, an agent
 with tools; ``turn``, one request of it."""
+ALONE = " alone"
+"""What a map's or loop's path is followed by where the run of its own begins in the machine."""
 YEAR = 31_536_000
 """Seconds; a standard execution lives no longer. Source: Step Functions quotas, "Maximum execution time"."""
 
@@ -128,7 +130,8 @@ class StepPlan:
 
     ``turns`` is what an agent with tools does. ``body`` is the graph inside a map or a loop; ``split`` says how it is
     split where one execution cannot hold it. ``slot`` is above 0 where the step waits for one of ``max_parallel``
-    slots; the highest goes first.
+    slots; the highest goes first. ``apart`` = the map or loop has a ``timeout`` or a ``budget``, and therefore a run of
+    its own.
     """
 
     id: str
@@ -153,6 +156,7 @@ class StepPlan:
     split: Split | None = None
     turns: Turns | None = None
     slot: int = 0
+    apart: bool = False
 
 
 def part_plan(name: str) -> StepPlan:

@@ -107,6 +107,7 @@ class _Graph:
             spec=self._spec(step),
             body=self._inside(step),
             turns=self._turns(step) if isinstance(step, Agent) and step.tools else None,
+            apart=isinstance(step, Map | Loop) and step.apart,
         )
 
     def _turns(self, step: Agent) -> Turns:

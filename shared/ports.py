@@ -219,3 +219,22 @@ class Mail(Protocol):
     def send(self, message: Message) -> None:
         """Send one mail. Raises TransientFailure or PermanentFailure."""
         ...
+
+
+class Announcement(NamedTuple):
+    """Something that operators may want to hear of: ``kind`` is its detail-type, ``detail`` is plain JSON.
+
+    ``resource`` names what it is about. It may be announced more than once; ``detail`` has the run and ``seq``.
+    """
+
+    kind: str
+    resource: str
+    detail: Mapping[str, Any]
+
+
+class Events(Protocol):
+    """The bus on which the deployment tells the account what operators may want to hear of."""
+
+    def announce(self, announcements: Sequence[Announcement]) -> None:
+        """Publish all of them. Raises TransientFailure when one is not taken: announce all of them again."""
+        ...

@@ -178,9 +178,13 @@ class FinaliseEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectEnvironment(Environment):
-    """``project`` folds the runs table's stream into what lists show, and sends what dead writers have not sent."""
+    """``project`` folds the runs table's stream into what lists show, and sends what dead writers have not sent.
+
+    ``event_bus`` is the name of the bus on which it announces what operators may want to hear of.
+    """
 
     unwind_machine: str
+    event_bus: str
 
 
 class PublishEnvironment(Environment):

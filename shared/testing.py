@@ -13,6 +13,7 @@ from shared.ports import (
     Blobs,
     Clock,
     Engine,
+    Events,
     Item,
     Key,
     Mail,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from shared.manifest import Manifest
-    from shared.ports import Write
+    from shared.ports import Announcement, Write
     from shared.tools.registry import Call
 
 TRANSACTION_LIMIT = 100
@@ -227,3 +228,17 @@ class Outbox(Mail):
         if self.failure:
             raise self.failure
         self.messages.append(message)
+
+
+class Bulletin(Events):
+    """Keeps announcements instead of publishing them. ``failure`` is raised while it is set."""
+
+    def __init__(self) -> None:
+        self.announced: list[Announcement] = []
+        self.failure: Exception | None = None
+
+    def announce(self, announcements: Sequence[Announcement]) -> None:
+        """Keep them."""
+        if self.failure:
+            raise self.failure
+        self.announced += announcements

@@ -1,4 +1,4 @@
-"""Follows the runs table's stream: the list view of runs, and sending what a writer that died has not sent."""
+"""Follows the runs table's stream: the list view of runs, announcements, and what a writer that died has not sent."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 @logger.inject_lambda_context(clear_state=True)
 def handle(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     """Follow each record; those that could not be are reported, so that the stream delivers them again."""
-    host, unwind_machine = bootstrap.project_host()
+    host = bootstrap.project_host()
     failed: list[dict[str, str]] = []
     for record in event["Records"]:
         image = record["dynamodb"].get("NewImage")
         try:
             if image:  # a record that has expired has none
-                follow(host, image, unwind_machine)
+                follow(host, image)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other records must not wait for this one
             logger.warning("not followed", extra={"record": record.get("eventID"), "error": repr(error)})
             failed.append({"itemIdentifier": record["dynamodb"]["SequenceNumber"]})

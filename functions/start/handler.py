@@ -20,7 +20,8 @@ def handle(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     try:
         published = host.definitions.published(event["workflow"], event.get("version"))
         asked = {name: event[name] for name in ("tenant", "initiator", "trigger", "input")}
-        run, new = start_run(host, published, StartRequest(**asked, key=event.get("key"), version=event.get("version")))
+        asked |= {name: event[name] for name in ("key", "version", "budget_mode") if event.get(name)}
+        run, new = start_run(host, published, StartRequest(**asked))
     except RequestRefused as refused:
         return {"problem": {"status": refused.status, "code": refused.problem, "detail": refused.detail}}
     logger.info("run started", extra={"run_id": run, "new": new, "workflow": event["workflow"]})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secrets
@@ -36,7 +37,7 @@ RUN_INDEXES = {
 
 
 class DataStack(Stack):
-    """Tables, blobs, secrets, alarm topic, and the API without routes (routes here would make the stacks a cycle)."""
+    """Tables, blobs, secrets, event bus, alarm topic; the API without routes (those here would make stacks a cycle)."""
 
     def __init__(self, scope: Construct, id_: str, *, settings: Settings, **stack: Any) -> None:
         super().__init__(scope, id_, **stack)
@@ -46,6 +47,7 @@ class DataStack(Stack):
         self.definitions = self._table("Definitions")
         self.tenants = self._table("Tenants")
         self.blobs = self._bucket()
+        self.bus = events.EventBus(self, "Events", event_bus_name=settings.prefix)
         self.link_secret = self._link_secret()
         self.model_secret = self._model_secret()
         self.api = apigateway.HttpApi(self, "Api", api_name=settings.prefix, create_default_stage=False)
@@ -159,6 +161,7 @@ class DataStack(Stack):
             "DefinitionsTable": self.definitions.table_name,
             "TenantsTable": self.tenants.table_name,
             "BlobsBucket": self.blobs.bucket_name,
+            "EventBus": self.bus.event_bus_name,
             "LinkSecretArn": self.link_secret,
             "ModelSecretArn": self.model_secret,
         }

@@ -57,11 +57,12 @@ _TRACING = (
     "xray:PutTraceSegments",
 )
 _ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
-# Every change of a head; decisions; answers to paused steps.
+# Every change of a head; decisions; answers to paused steps; events after which a person has to act.
 _FOLLOWED: tuple[dict[str, Any], ...] = (
     {"Keys": {"sk": {"S": ["HEAD"]}}},
     {"Keys": {"sk": {"S": [{"prefix": "GATE#"}]}}, "NewImage": {"status": {"S": ["approved", "rejected"]}}},
     {"Keys": {"sk": {"S": [{"prefix": "PARK#"}]}}, "NewImage": {"answer": {"S": [{"exists": True}]}}},
+    {"Keys": {"sk": {"S": [{"prefix": "EVENT#"}]}}, "NewImage": {"type": {"S": ["step_paused", "step_unknown"]}}},
 )
 # The longest that Lambda allows; a step's own time-out is enforced by its task's TimeoutSeconds.
 _STEP_SECONDS = 900
@@ -166,14 +167,15 @@ class EngineStack(Stack):
         return events.Rule(self, "Ended", description="An execution of a workflow ended", event_pattern=pattern)
 
     def _project(self) -> Function:
-        runs = self.data.runs
-        own = {"unwind_machine": self.grants.unwind_machine}
+        runs, bus = self.data.runs, self.data.bus
+        own = {"unwind_machine": self.grants.unwind_machine, "event_bus": bus.event_bus_name}
         project = self._function("project", ProjectEnvironment, "follows what was written about runs", 60, **own)
         self.grants.write(project, runs)
         # It sends what a writer that died has not sent: starts of executions, answers to parked tasks.
         self.grants.answer_tasks(project).start(project, self.grants.machines).start(
             project, self.grants.unwind_machine
         )
+        project.may("events:PutEvents", on=[bus.event_bus_arn])
         stream = runs.table_stream_arn or ""
         project.may("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", on=[stream])
         project.may("dynamodb:ListStreams", on=["*"])  # has no resource type

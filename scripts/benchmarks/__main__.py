@@ -2,7 +2,7 @@
 
 import typer
 
-from scripts.benchmarks import compiler, inprocess
+from scripts.benchmarks import compiler, inprocess, step
 
 app = typer.Typer(
     name="bench",
@@ -18,7 +18,7 @@ def bench() -> None:
     """Measure what Signalbox promises, beside simple alternatives."""
 
 
-for module in (compiler, inprocess):
+for module in (compiler, inprocess, step):
     module.add_to(app)
 
 if __name__ == "__main__":

@@ -67,7 +67,11 @@ def in_process(
     as_json: JsonOption = False,
 ) -> None:
     """Measure the in-process host: durable steps, throughput, fan-out, parked runs."""
-    rows = measure(folder, scale=10 if quick else 1)
+    shown_rows(measure(folder, scale=10 if quick else 1), as_json=as_json)
+
+
+def shown_rows(rows: Sequence[Row], *, as_json: bool) -> None:
+    """Print the figures beside those to reach."""
     if as_json:
         return print_json({"rows": [asdict(row) | {"reached": row.reached} for row in rows]})
     table(("FIGURE", "MEASURED", "TO REACH", ""), [_shown(row) for row in rows], right=("MEASURED",), empty="")

@@ -11,6 +11,7 @@ BY_CODE = {
     "run_ended": "`signalbox runs show RUN` shows how it ended.",
     "unauthenticated": "Give it with --token or SIGNALBOX_TOKEN; without both, the local cloud's own is used.",
     "forbidden": "Use a token that has the role.",
+    "tenant_budget_exceeded": "`signalbox tenants budget show NAME` shows it, `... set NAME` raises it.",
     "unknown_step": "`signalbox runs show RUN` shows its steps.",
 }
 HERE = {"initiator": "Somebody else decides it, from any shell: signalbox approvals approve APPROVAL --as NAME"}

@@ -193,6 +193,18 @@ def _finish(env: str, account: Account, *, as_json: bool) -> None:
     screen.print(f"""  {command} '{{"anthropic": "..."}}'""", soft_wrap=True, markup=False)
 
 
+def data_outputs(env: str) -> tuple[Any, dict[str, str]]:
+    """Return the user's AWS session, and what a deployment's data stack says of itself. Raises Refused."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - half a second
+
+    session, stack = _account().session, f"signalbox-{env}-data"
+    try:
+        (found,) = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    except (BotoCoreError, ClientError) as error:
+        raise Refused(f"{stack} cannot be read: {error}", "Check --env, account and region.", code="no_stack") from None
+    return session, {one["OutputKey"]: one["OutputValue"] for one in found["Outputs"]}
+
+
 def _approvers(account: Account, env: str) -> dict[str, Any]:
     """Return who may approve, as the deployed functions know them."""
     pages = account.session.client("lambda").get_paginator("list_functions").paginate()

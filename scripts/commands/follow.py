@@ -9,7 +9,9 @@ from scripts.commands.output import COMMAND, Refused, console, print_line
 from scripts.commands.story import ASKING, Event, Story, plain
 from scripts.commands.tally import Bodies, Tally, bodies_of
 
-TERMINAL = frozenset({"completed", "failed", "cancelled", "timed_out", "stopped"})
+RESUMABLE = frozenset({"failed", "cancelled", "timed_out", "stopped"})
+"""States in which a run has ended early: it can be resumed."""
+TERMINAL = RESUMABLE | {"completed"}
 HUMAN = frozenset({"waiting_for_human", "paused"})
 """States in which nothing happens until a person has acted."""
 FAST, SLOW = 0.25, 3.0
@@ -159,5 +161,5 @@ def _bodies(api: Api, run: str) -> Bodies:
 def way_on(run: str, found: str) -> str:
     """Return what a person can do about a run in a state of HUMAN."""
     if found == "paused":
-        return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, fail)"
+        return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, did_not_happen, fail)"
     return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"

@@ -32,7 +32,10 @@ _SPARE_WORKERS = 2
 
 @dataclass(frozen=True)
 class Options:
-    """How a file is run. ``settings`` are the tools' (`--set-tool`); ``by`` signs decisions."""
+    """How a file is run. ``settings`` are the tools' (`--set-tool`); ``by`` signs decisions.
+
+    ``audit`` = limits refuse nothing, what they would have refused is recorded.
+    """
 
     settings: Sequence[str] = ()
     models_url: str | None = None
@@ -41,6 +44,7 @@ class Options:
     key: str | None = None
     until_human: bool = False
     as_json: bool = False
+    audit: bool = False
 
 
 @dataclass
@@ -218,7 +222,8 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
     if found is not None:
         opened.drive(found)
         return found, True
-    request = StartRequest(TENANT, signature(), "cli", dict(data), options.key, published.version)
+    mode = "audit" if options.audit else "enforce"
+    request = StartRequest(TENANT, signature(), "cli", dict(data), options.key, published.version, mode)
     try:
         run, new = start_run(opened.workspace.host(opened.engine), published, request)
     except RequestRefused as refused:
@@ -288,7 +293,8 @@ def _ask_paused(opened: Session, run: str, step: Mapping[str, Any]) -> None:
     console().print(
         f"\n  [bold]{show.escaped(step['path'])}[/] is {step['status']}. {show.escaped(said)}", soft_wrap=True
     )
-    action = _choice("How does it go on", ("retry", "skip", "fail"))
+    doubt = ("did_not_happen",) if step["status"] == "unknown" else ()
+    action = _choice("How does it go on", ("retry", *doubt, "skip", "fail"))
     _say(opened, f"/v1/runs/{run}/resume", {"step": step["path"], "action": action})
 
 

@@ -130,7 +130,7 @@ def _describe(
 ) -> Local:
     tables = dict(outputs[STACK])
     approvers = _approvers(running)
-    token = known or make_token(client(running, "dynamodb"), tables["TenantsTable"], approvers)
+    token = known or make_token(client(running.url, "dynamodb"), tables["TenantsTable"], approvers)
     return Local(
         api_url=tables["ApiUrl"].rstrip("/"),
         mailbox_url=running.mail_url,
@@ -146,8 +146,8 @@ def _describe(
     )
 
 
-def client(running: "LocalCloud", service: str) -> Any:
-    """Return a client of a service of the local cloud."""
+def client(url: str, service: str) -> Any:
+    """Return a client of a service of the local cloud at `url`."""
     import boto3  # noqa: PLC0415 - half a second
     from botocore.config import Config  # noqa: PLC0415 - likewise
 
@@ -155,7 +155,7 @@ def client(running: "LocalCloud", service: str) -> Any:
 
     return cast("Any", boto3).client(
         service,
-        endpoint_url=running.url,
+        endpoint_url=url,
         region_name=environment.REGION,
         aws_access_key_id="test",
         aws_secret_access_key="test",  # noqa: S106 - worth nothing
@@ -165,7 +165,7 @@ def client(running: "LocalCloud", service: str) -> Any:
 
 def _approvers(running: "LocalCloud") -> dict[str, Any]:
     """Return who may approve, as the deployed functions know them: reading infra's settings would start Node."""
-    for function in client(running, "lambda").list_functions()["Functions"]:
+    for function in client(running.url, "lambda").list_functions()["Functions"]:
         variables = function.get("Environment", {}).get("Variables", {})
         if "APPROVERS" in variables:
             return json.loads(variables["APPROVERS"])
@@ -176,7 +176,7 @@ def _set_model_key(running: "LocalCloud", known: Local, key: str) -> None:
     """Put the model provider's key where the functions look for it; the rehearsal takes any."""
     secret = {"anthropic": key or "rehearsal"}
     wanted = json.dumps(secret)
-    secrets = client(running, "secretsmanager")
+    secrets = client(running.url, "secretsmanager")
     name = known.tables["ModelSecretArn"]
     if secrets.get_secret_value(SecretId=name)["SecretString"] != wanted:
         secrets.put_secret_value(SecretId=name, SecretString=wanted)

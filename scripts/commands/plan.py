@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scripts.commands.client import segment
+from scripts.commands.local_runs import open_workspace, runs_file
 from scripts.commands.output import JsonOption, Refused, console, pairs, print_json, seconds, table
+from scripts.commands.target import TokenOption, UrlOption, target
 
 if TYPE_CHECKING:
     from shared.compiler import Compiled
     from shared.forecast import Forecast
-    from shared.manifest import Turns
+    from shared.manifest import Manifest, StepPlan, Turns
 
 NANO = 1_000_000_000
 SHOWN = 8
@@ -88,29 +91,45 @@ def _summary(compiled: "Compiled") -> None:
 
 def plan(
     *,
-    file: FileArgument,
+    name: Annotated[str, typer.Argument(help="A workflow file, or a published workflow's name.", metavar="FILE|NAME")],
     estimate: Annotated[
         list[str] | None, typer.Option(help="Seconds that a step takes, instead of its time-out.", metavar="PATH=S")
     ] = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a workflow file amounts to before it runs: time, states, events, cost, limits, gates.
 
-    Durations are ceilings (time-outs with all retries) unless given. Costs are those of models and tools.
+    Durations are ceilings (time-outs with all retries) unless given. Costs are those of models and tools: what
+    attempts have used before, of a file in the runs of this machine; USD 0.10 for a model step without history. Of a
+    published workflow it shows what its steps have cost.
 
     signalbox plan workflows/invoice.yaml --estimate extract=4 --estimate review=3600
+
+    signalbox plan invoice
     """
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        return _plan_file(Path(name), dict(map(_estimate, estimate or ())), as_json=as_json)
+    if estimate:
+        raise typer.BadParameter("is for a workflow file", param_hint="--estimate")
+    found = target(url, token).get(f"/v1/workflows/{segment(name)}/estimates")
+    return print_json(found) if as_json else _show_estimates(found["estimates"])
+
+
+def _plan_file(file: Path, given: dict[str, float], *, as_json: bool) -> None:
     from shared.forecast import Forecast  # noqa: PLC0415 - a second of imports
 
-    forecast = Forecast(compiled_or_refused(file), dict(map(_estimate, estimate or ())))
-    facts = facts_of(forecast)
-    unknown = {*(path.partition("=")[0] for path in estimate or ())} - {path for path, _ in forecast.steps}
+    forecast = Forecast(compiled_or_refused(file), given)
+    unknown = given.keys() - {path for path, _ in forecast.steps}
     if unknown:
         raise typer.BadParameter(f"the workflow has no step {', '.join(sorted(unknown))}")
+    facts = facts_of(forecast) | {"estimates": _estimates(forecast.compiled.manifest)}
     if as_json:
-        print_json(facts)
-    else:
-        _show(facts)
+        return print_json(facts)
+    _show(facts)
+    console().print()
+    return _show_estimates(facts["estimates"])
 
 
 def _estimate(text: str) -> tuple[str, float]:
@@ -144,6 +163,7 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
             if plan.split
         ],
         "agents": [_agent(path, plan.turns) for path, plan in forecast.steps if plan.turns],
+        "apart": [_apart(path, plan) for path, plan in forecast.steps if plan.apart],
         "gates": [_gate(path, plan.spec, plan.timeout) for path, plan in forecast.steps if plan.type == "human_gate"],
         "irreversible": [
             {"path": path, "tool": plan.spec["tool"], "approved_by": plan.approved_by}
@@ -176,6 +196,14 @@ def _agent(path: str, turns: "Turns") -> dict[str, Any]:
     return {"path": path, "turns": turns.most, "calls_a_turn": MOST_CALLS, "steps": attempts, "tools": tools}
 
 
+def _apart(path: str, plan: "StepPlan") -> dict[str, Any]:
+    from shared.definition.models import LONGEST_PARKED  # noqa: PLC0415 - with the compiler
+
+    limits = {**asdict(plan.budget), "usd": None if plan.budget.usd is None else _usd(plan.budget.usd)}
+    timeout = plan.timeout if plan.timeout < LONGEST_PARKED else None
+    return {"path": path, "type": plan.type, "timeout": timeout, "budget": limits}
+
+
 def _gate(path: str, spec: Any, timeout: float) -> dict[str, Any]:
     kept = {name: spec.get(name) for name in ("approves", "approvers", "on_expiry")}
     return {"path": path, **kept, "timeout": timeout}
@@ -200,6 +228,7 @@ def _show(facts: dict[str, Any]) -> None:
             "width": _width(width),
             "split": "; ".join(map(_split_words, facts["split"])) or "nothing: one execution holds it all",
             "agents": "; ".join(map(_agent_words, facts["agents"])) or "none with tools",
+            "own runs": "; ".join(map(_apart_words, facts["apart"])) or "none",
             "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
             "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
             "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
@@ -208,6 +237,28 @@ def _show(facts: dict[str, Any]) -> None:
     console().print()
     rows = [(n["name"], f"{n['used']:,}", f"{n['limit']:,}", f"{n['share']:.1%}") for n in limits]
     table(("LIMIT", "NEEDED", "POSSIBLE", "SHARE"), rows, right=("NEEDED", "POSSIBLE", "SHARE"), empty="")
+
+
+def _estimates(manifest: "Manifest") -> list[dict[str, Any]]:
+    """Return what one attempt of each step is expected to use, by the history of this machine's runs."""
+    from shared.budget.history import estimates  # noqa: PLC0415 - as above
+    from shared.runtime.views import estimate_view  # noqa: PLC0415 - as above
+
+    known = open_workspace().history(manifest.workflow) if runs_file().is_file() else ()
+    return [estimate_view(one) for one in estimates(manifest, known)]
+
+
+def _show_estimates(found: list[dict[str, Any]]) -> None:
+    rows = [
+        (one["path"], one["model"] or "", f"{one['attempts'] or 'none'}", one["usd"], one["usd_p90"], _tokens(one))
+        for one in found
+    ]
+    columns = ("STEP", "MODEL", "HISTORY", "USD AN ATTEMPT", "NINE OF TEN BELOW", "TOKENS")
+    table(columns, rows, right=columns[2:], empty="No step costs anything.")
+
+
+def _tokens(one: dict[str, Any]) -> str:
+    return "" if one["tokens"] is None else f"{one['tokens']:,}"
 
 
 def _time(duration: float) -> str:
@@ -231,10 +282,25 @@ def _agent_words(agent: dict[str, Any]) -> str:
     return f"{agent['path']}: {most}, {agent['steps']} steps without retries: {tools}"
 
 
+def _apart_words(apart: dict[str, Any]) -> str:
+    budget = apart["budget"]
+    active = budget["active_time"]
+    known = {
+        "time-out": None if apart["timeout"] is None else _time(apart["timeout"]),
+        "$": budget["usd"],
+        "tokens": budget["tokens"],
+        "attempts": budget["steps"],
+        "active time": None if active is None else _time(active),
+    }
+    return f"{apart['path']} ({', '.join(f'{name} {value}' for name, value in known.items() if value is not None)})"
+
+
 def _split_words(split: dict[str, Any]) -> str:
     what = "items" if split["type"] == "map" else "iterations"
     here = f"up to {split['inline']} {what} in the run's own execution, more" if split["inline"] else "all"
-    return f"{split['path']} (at most {split['most']:,}): {here} in child executions of at most {split['size']}"
+    together = f", {split['at_once']} at once with {split['inside']} each" if split["type"] == "map" else ""
+    children = f"child executions of at most {split['size']}{together}"
+    return f"{split['path']} (at most {split['most']:,}): {here} in {children}"
 
 
 def _width(width: dict[str, Any]) -> str:

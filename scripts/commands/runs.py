@@ -1,9 +1,7 @@
 """`run` and `runs ...`: start runs, look at them, follow, cancel and resume them."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +10,7 @@ from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
 from scripts.commands.follow import TERMINAL, follow, story_of, stream
 from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
+from scripts.commands.inputs import read_input, read_value
 from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
@@ -41,6 +40,9 @@ def run(  # noqa: PLR0913 - options
         str | None, typer.Option("--idempotency-key", help="The same key never starts a second run.")
     ] = None,
     version: Annotated[int | None, typer.Option(min=1, help="The workflow's version; without it, the newest.")] = None,
+    budget_mode: Annotated[
+        str, typer.Option("--budget-mode", help="enforce, or audit: only record what limits would have refused.")
+    ] = "enforce",
     watch: Annotated[bool, typer.Option("--watch", help="Follow the run until it ends.")] = False,
     until_human: Annotated[
         bool, typer.Option("--until-human", help="Follow it until it ends or needs a person.")
@@ -76,12 +78,16 @@ def run(  # noqa: PLR0913 - options
     People decide in the terminal, or from another one with `signalbox approvals`. Runs are kept in .signalbox/runs.db,
     or where SIGNALBOX_RUNS says.
     """
+    if budget_mode not in {"enforce", "audit"}:
+        raise typer.BadParameter("use enforce or audit", param_hint="--budget-mode")
+    audit = budget_mode == "audit"
     if "/" in name or name.endswith((".yaml", ".yml")):
         refuse_options("is for a published workflow; a file runs as it stands", version=version)
-        given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json)
+        given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json, audit)
         return run_file(Path(name), read_input(given, fields or []), given_options)
     refuse_options("is for a workflow file: name it with its folder, or with .yaml", new=new, set_tool=set_tool, as_=by)
     body: dict[str, Any] = {"input": read_input(given, fields or [])} | ({"version": version} if version else {})
+    body |= {"budget_mode": budget_mode} if audit else {}
     api = target(url, token)
     status, answer = _start(api, name, body, key)
     found = str(answer["run"])
@@ -117,42 +123,6 @@ def _published(api: Api, name: str) -> str:
 def _started(found: str, *, new: bool) -> None:
     console().print(f"Run [bold]{found}[/] {'started' if new else 'had already been started with this key'}.")
     console().print(f"Follow it: {COMMAND} runs watch {found}", style="dim", soft_wrap=True)
-
-
-def read_input(text: str, fields: list[str]) -> dict[str, Any]:
-    """Return the input that --input and --set give together. Raises BadParameter."""
-    data = _value(text, "--input")
-    if not isinstance(data, dict):
-        raise typer.BadParameter("the input must be a JSON object: {...}", param_hint="--input")
-    made = cast("dict[str, Any]", data)
-    for one in fields:
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{one!r}: give KEY=VALUE or KEY=@FILE", param_hint="--set")
-        made[name] = _content(value, f"--set {name}") if value.startswith("@") else value
-    return made
-
-
-def _value(text: str, hint: str) -> Any:
-    """Return JSON that is given itself or as @FILE. Raises BadParameter."""
-    return _json(_content(text, hint) if text.startswith("@") else text, hint)
-
-
-def _content(reference: str, hint: str) -> str:
-    name = reference.removeprefix("@")
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise typer.BadParameter(f"cannot read {name}: {why}", param_hint=hint) from None
-
-
-def _json(text: str, hint: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        remedy = "Quote it in single quotes, or use @FILE" + (" or --set KEY=VALUE" if hint == "--input" else "")
-        raise typer.BadParameter(f"not JSON: {error}. {remedy}", param_hint=hint) from None
 
 
 @runs.command("list")
@@ -265,7 +235,7 @@ def send(  # noqa: PLR0913 - options
     """Send a run an event that a wait step waits for. One that comes early is kept until the step is reached."""
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
-    body = {"name": name, "data": _value(data, "--data")}
+    body = {"name": name, "data": read_value(data, "--data")}
     _, answer = api.post(f"/v1/runs/{segment(run)}/events", body, key=key)
     if as_json:
         print_json(answer)
@@ -292,43 +262,78 @@ def cancel(
     _go_on(api, answer, f"Run {run} is being cancelled.", as_json=as_json)
 
 
+_ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
+_ACTIONS_SHOWN = "retry, skip, accept (a given result), did_not_happen (a call in doubt) or fail"
+
+
 @runs.command()
 def resume(  # noqa: PLR0913 - options
     *,
     run: RunArgument,
     step: Annotated[str | None, typer.Option(help="The paused step; needed only where several are.")] = None,
-    action: Annotated[str, typer.Option(help="retry, skip, accept (a given result) or fail.")] = "retry",
+    action: Annotated[str, typer.Option(help=f"{_ACTIONS_SHOWN}.")] = "retry",
     result: Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The step's result, for accept.")] = None,
     usd: Annotated[str | None, typer.Option("--raise-usd", help="Raise the run's limit by this many USD.")] = None,
     tokens: Annotated[int | None, typer.Option("--raise-tokens", min=1, help="Raise its limit of tokens.")] = None,
     steps: Annotated[int | None, typer.Option("--raise-steps", min=1, help="Raise its limit of steps.")] = None,
+    active_time: Annotated[
+        str | None, typer.Option("--raise-active-time", help="Raise its limit of active time, such as by 10m.")
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(metavar="N|latest", help="Of an ended run: go on with this version of its workflow.")
+    ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
     in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how a paused step goes on. An in-process run that no process drives goes on in this one.
+    """Say how a paused step goes on, or let a run go on that ended early: completed steps are not paid again.
+
+    An in-process run that no process drives goes on in this one.
 
     signalbox runs resume latest --action retry
 
     signalbox runs resume RUN --action accept --result '{"document": "DOC-17"}'
 
+    signalbox runs resume RUN --step post --action did_not_happen
+
     signalbox runs resume RUN --raise-usd 0.25
+
+    signalbox runs resume RUN --version latest
     """
-    if action not in {"retry", "skip", "accept", "fail"}:
-        raise typer.BadParameter("use retry, skip, accept or fail", param_hint="--action")
+    if action not in _ACTIONS:
+        raise typer.BadParameter(f"use {_ACTIONS_SHOWN}", param_hint="--action")
     if (action == "accept") != (result is not None):
         raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
+    if step is None and (version or api.get(f"/v1/runs/{segment(run)}")["state"] in TERMINAL):
+        _resume_ended(api, run, version, as_json=as_json)
+        return
     if step is None and not _paused(api, run):
         _drive(api, run, as_json=as_json)
     body: dict[str, Any] = {"step": step or _only_paused(api, run), "action": action}
     if result is not None:
-        body["result"] = _value(result, "--result")
-    more = {name: value for name, value in (("usd", usd), ("tokens", tokens), ("steps", steps)) if value is not None}
+        body["result"] = read_value(result, "--result")
+    added = {"usd": usd, "tokens": tokens, "steps": steps, "active_time": active_time and _milliseconds(active_time)}
+    more = {name: value for name, value in added.items() if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
     _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
+
+
+def _resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> None:
+    wanted = {} if version is None else {"version": int(version) if version.isdecimal() else version}
+    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted)
+    _go_on(api, answer, f"Run {run} goes on; what was completed stays.", as_json=as_json)
+
+
+def _milliseconds(text: str) -> int:
+    from shared.definition.units import seconds  # noqa: PLC0415 - rarely needed
+
+    try:
+        return int(seconds(text) * 1000)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r}: {error}", param_hint="--raise-active-time") from None
 
 
 def _go_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scripts.commands.follow import way_on
+from scripts.commands.follow import RESUMABLE, way_on
 from scripts.commands.output import COMMAND, age, console, money, pairs, seconds, standing, state, table
 
 View = Mapping[str, Any]
@@ -37,6 +37,7 @@ def run(found: View) -> None:
             ),
             "reserved": f"$ {found['reserved']['usd']}",
         }
+        | ({"budget": _audited(found["would_refuse"])} if found["budget_mode"] == "audit" else {})
     )
     console().print()
     columns = ("STEP", "TYPE", "STATUS", "TRY", "TIME", "TOKENS", "USD", "NOTE")
@@ -44,6 +45,24 @@ def run(found: View) -> None:
     for gate in found["gates"]:
         console().print()
         approval(gate)
+
+
+def _audited(refusals: Sequence[View]) -> str:
+    """Return what an audited run would have been refused."""
+    if not refusals:
+        return "audited: nothing would have been refused"
+    told = (
+        f"{escaped(one['path'] or 'the start')} by the {one['level']}'s {one['dimension']} "
+        f"({_amount(one, 'needed')} needed, {_amount(one, 'left')} left)"
+        for one in refusals
+    )
+    return f"audited: would have been refused: {'; '.join(told)}"
+
+
+def _amount(refusal: View, name: str) -> str:
+    if refusal["dimension"] == "usd":
+        return f"$ {refusal[name]}"
+    return seconds(refusal[name]) if refusal["dimension"] == "active_time" else f"{refusal[name]:,}"
 
 
 def _any(limit: int | None) -> str:
@@ -85,6 +104,9 @@ def ending(found: View) -> None:
     )
     if found["state"] == "paused":
         console().print(f"  {way_on(str(found['id']), 'paused')}", soft_wrap=True)
+    if found["state"] in RESUMABLE:
+        told = f"what was completed stays; go on with {COMMAND} runs resume {found['id']}"
+        console().print(f"  [dim]{told}[/]", soft_wrap=True)
     for gate in found["gates"]:
         if gate["status"] == "open":
             console().print(

@@ -174,6 +174,12 @@ def _refused(path: str, event: Event, _took: float | None) -> str:
     return f"{_head('[yellow]‖[/]', path)} does not fit the {data.get('level')}'s budget of {data.get('dimension')}"
 
 
+def _would_refuse(path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    what = f"the {data.get('level')}'s budget of {data.get('dimension')}"
+    return f"{_head('[yellow]![/]', path)} goes on, but {what} would have refused it"
+
+
 def _gate(path: str, event: Event, _took: float | None) -> str:
     data = event["data"]
     who = ", ".join(data.get("roles", ()))
@@ -239,6 +245,16 @@ def _ending(_path: str, event: Event, _took: float | None) -> str:
     return f"[yellow]![/] the run ends as {state(str(data.get('towards')))}: {plain(data.get('reason'))}"
 
 
+def _probed(path: str, event: Event, _took: float | None) -> str:
+    found = "it was found" if event["data"].get("found") else plain(event["data"].get("answer"))
+    return f"{_head('[yellow]?[/]', path)} the far side was asked about its call: {found}"
+
+
+def _again(_path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    return f"[cyan]{_ARROW}[/] resumed by {plain(data.get('by'))} (epoch {data.get('epoch')}); completed steps stay"
+
+
 def _plainly(text: str) -> Teller:
     def tell(path: str, _event: Event, _took: float | None) -> str:
         return f"{_head('[yellow]![/]', path)} {text}"
@@ -251,7 +267,7 @@ def _because(event: Event) -> str:
     return f" ({plain(REASONS.get(str(reason), reason))})" if reason else ""
 
 
-_TURN = "[yellow]↻[/]"
+_TURN, _ARROW = "[yellow]↻[/]", "▶"
 _TOLD: dict[str, Teller] = {
     "step_completed": _completed,
     "step_failed": _failed,
@@ -265,6 +281,7 @@ _TOLD: dict[str, Teller] = {
     "gate_mail_failed": _unmailed,
     "gate_decided": _decided,
     "budget_refused": _refused,
+    "budget_would_refuse": _would_refuse,
     "map_entered": _map,
     "item_failed": _item_failed,
     "loop_iteration": _turn,
@@ -272,15 +289,18 @@ _TOLD: dict[str, Teller] = {
     "call_proposed": _proposed,
     "call_refused": _not_called,
     "child_started": _child,
+    "child_resumed": _plainly("its child run goes on"),
     "wait_started": _waits,
     "event_awaited": _plainly(f"an event completes it: {COMMAND} runs send"),
     "event_received": _event,
     "attempt_lost": _plainly("an attempt was lost; it is charged in full and taken over"),
     "step_unknown": _plainly("nobody knows whether its call took effect"),
+    "call_probed": _probed,
     "step_cancelled": _plainly("cancelled"),
     "step_resumed": _plainly("goes on, by a person's word"),
     "step_fallback": _plainly("its fallback stands in"),
     "run_unwinding": _ending,
+    "run_resumed": _again,
 }
 LEFT_OUT = frozenset(
     {

@@ -36,6 +36,7 @@ OPERATIONS: dict[str, About] = {
     "listWorkflows": About("Published workflows", {200: "Workflows"}),
     "getWorkflow": About("A workflow's newest version", {200: "Workflow"}),
     "getWorkflowVersion": About("One version of a workflow", {200: "Workflow"}),
+    "getEstimates": About("What one attempt of each step is expected to cost, from history", {200: "Estimates"}),
     "startRun": About(
         "Start a run; with a key that was used for the same request, return that run",
         {201: "Started", 200: "Started"},
@@ -66,7 +67,7 @@ OPERATIONS: dict[str, About] = {
         headers={"Idempotency-Key": "Repeating a request with the same key delivers nothing twice."},
     ),
     "cancelRun": About("End the run early and undo what can be undone", {202: "Accepted"}, body="CancelRun"),
-    "resumeStep": About("Say how a paused step goes on", {202: "Accepted"}, body="ResumeStep"),
+    "resumeRun": About("Say how a paused step goes on, or let an ended run go on", {202: "Accepted"}, body="Resume"),
     "listApprovals": About(
         "What waits for a decision, newest first", {200: "Approvals"}, query={"limit": _whole(1, 100, 50)}
     ),

@@ -9,7 +9,7 @@ from shared.errors import NotFound, StepFailure
 from shared.runtime.views import OMITTED, Seen
 
 if TYPE_CHECKING:
-    from shared.ledger.records import Run
+    from shared.ledger.records import Event, Run
     from shared.ports import Blobs
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal, Snapshot
@@ -43,7 +43,12 @@ def read_run(host: Host, journal: Journal) -> Seen:
     snapshot = _consistent(journal)
     run = snapshot.run
     manifest = host.definitions.manifest(run.workflow, run.version)
-    return Seen(snapshot, manifest, Sparing(host.blobs), host.clock.now(), _ended(journal, snapshot))
+    audit = tuple(filter(_audits, journal.events())) if run.budget_mode == "audit" else ()
+    return Seen(snapshot, manifest, Sparing(host.blobs), host.clock.now(), _ended(journal, snapshot), audit)
+
+
+def _audits(event: Event) -> bool:
+    return event.type == "budget_would_refuse" or "would_refuse" in event.data
 
 
 def _consistent(journal: Journal) -> Snapshot:

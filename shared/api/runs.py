@@ -11,7 +11,7 @@ from shared.api.reading import facts, read_run
 from shared.api.web import json_response
 from shared.errors import InvalidRequest, NotFound
 from shared.ids import ulid
-from shared.ledger.records import RunState
+from shared.ledger.records import BudgetMode, RunState
 from shared.runtime import views
 from shared.runtime.task import run_task
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shared.runtime.parking import Raise
     from shared.runtime.task import Task
 
-ACTIONS = ("retry", "skip", "accept", "fail")
+ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
 EVENTS_LIMIT = 1000
 LIST_LIMIT = 100
 
@@ -32,7 +32,7 @@ LIST_LIMIT = 100
 def start(host: ApiHost, call: Call) -> Response:
     """Start a run: 201, or 200 for a repeated request."""
     name = inputs.workflow_name(call.names["name"])
-    body = inputs.json_object(call.request, ("input", "version"))
+    body = inputs.json_object(call.request, ("input", "version", "budget_mode"))
     given = body.get("input", {})
     if not isinstance(given, dict):
         raise InvalidRequest("Field input must be an object that fits the workflow's input.", code="invalid_field")
@@ -45,6 +45,8 @@ def start(host: ApiHost, call: Call) -> Response:
         "input": cast("dict[str, Any]", given),
         "key": inputs.idempotency_key(call.request),
     }
+    if "budget_mode" in body:
+        payload["budget_mode"] = inputs.choice_field(body, "budget_mode", get_args(BudgetMode))
     answer = host.start(payload)
     _relay(answer)
     run = str(answer["run"])
@@ -126,10 +128,31 @@ def cancel(host: ApiHost, call: Call) -> Response:
 
 
 def resume(host: ApiHost, call: Call) -> Response:
-    """Carry out a person's word on a paused step."""
+    """Carry out a person's word on a paused step; without a step, begin a run anew that has ended early."""
+    body = inputs.json_object(call.request, ("step", "action", "result", "raise", "version"))
+    return _resume_step(host, call, body) if "step" in body else _resume_run(host, call, body)
+
+
+def _resume_run(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
+    from shared.runtime.resuming import Resume, resume_run  # noqa: PLC0415 - most calls only read
+
+    more = sorted(set(body) - {"version"})
+    if more:
+        raise InvalidRequest(f"Field {more[0]} is about a paused step: name it in the field step.")
+    journal = call.journal(host, _run(call))
+    _, run = facts(journal)
+    pin = None
+    if "version" in body:
+        wanted = None if body["version"] == "latest" else inputs.whole_field(body, "version", low=1)
+        pin = host.definitions.published(run.workflow, wanted)
+    return _accepted(call, resume_run(host, journal, Resume(call.by, pin)))
+
+
+def _resume_step(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
     from shared.runtime.parking import Order, resume_step  # noqa: PLC0415 - most calls only read
 
-    body = inputs.json_object(call.request, ("step", "action", "result", "raise"))
+    if "version" in body:
+        raise InvalidRequest("Field version is about a run that has ended: leave the step out.")
     path = inputs.text_field(body, "step", limit=300)
     action = cast("Any", inputs.choice_field(body, "action", ACTIONS))
     if action == "accept" and "result" not in body:
@@ -157,10 +180,15 @@ def _raise(body: Mapping[str, Any]) -> Raise | None:
     if not isinstance(more, dict):
         raise InvalidRequest('Field raise must be an object such as {"usd": "0.10", "tokens": 1000, "steps": 1}.')
     given = cast("dict[str, Any]", more)
-    if not given or set(given) - {"usd", "tokens", "steps"}:
-        raise InvalidRequest("Field raise takes one or more of usd, tokens and steps.", code="invalid_field")
-    tokens, steps_more = (inputs.whole_field(given, name, low=0, default=0) for name in ("tokens", "steps"))
-    return Raise(inputs.usd_field(given, "usd"), tokens or 0, steps_more or 0)
+    if not given or set(given) - {"usd", *_COUNTED}:
+        raise InvalidRequest(
+            "Field raise takes one or more of usd, tokens, steps and active_time (ms).", code="invalid_field"
+        )
+    counted = {name: inputs.whole_field(given, name, low=0, default=0) or 0 for name in _COUNTED}
+    return Raise(inputs.usd_field(given, "usd"), **counted)
+
+
+_COUNTED = ("tokens", "steps", "active_time")
 
 
 def _accepted(call: Call, seen: Snapshot) -> Response:

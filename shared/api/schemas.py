@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from shared.ledger.records import RunState, StepStatus
+from shared.ledger.records import BudgetMode, RunState, StepStatus
 
 Schema = dict[str, Any]
 
@@ -58,7 +58,10 @@ _SUMMARY = {
     "initiator": _TEXT,
     "trigger": _TEXT,
     "parent": {"type": ["string", "null"], "description": "`<run>|<path>` of the step whose child run this is."},
-    "part": {"type": ["string", "null"], "description": "The range of a map or loop that this run stands for."},
+    "part": {
+        "type": ["string", "null"],
+        "description": "The map or loop, or the range of one, that this run stands for.",
+    },
     "created_at": _TIME,
     "ended_at": _or_null(_TIME),
 }
@@ -71,6 +74,8 @@ _RUN = {
     "epoch": _WHOLE,
     "seq": _WHOLE,
     "limits": _ref("Limits"),
+    "budget_mode": {"enum": list(get_args(BudgetMode))},
+    "would_refuse": _list(_ref("WouldRefuse")),
     "spent": _object({**_AMOUNT, "active_time": _or_null(_WHOLE)}),
     "reserved": _ref("Amount"),
     "left": _ref("Limits"),
@@ -147,6 +152,15 @@ _WORKFLOW = {
     "definition": _TEXT,
 }
 
+_ESTIMATE = {
+    "path": _TEXT,
+    "model": _or_null(_TEXT),
+    "usd": _USD,
+    "usd_p90": _USD,
+    "tokens": _or_null(_WHOLE),
+    "attempts": {"type": "integer", "description": "0 = there is no history."},
+}
+
 _EVENT = {
     "seq": _WHOLE,
     "at": _TIME,
@@ -156,7 +170,13 @@ _EVENT = {
     "data": _JSON,
 }
 
-_MORE = {"usd": {"type": ["string", "number"]}, "tokens": _WHOLE, "steps": _WHOLE}
+_MORE = {
+    "usd": {"type": ["string", "number"]},
+    "tokens": _WHOLE,
+    "steps": _WHOLE,
+    "active_time": {"type": "integer", "description": "Milliseconds."},
+}
+_MODE: Schema = {"enum": list(get_args(BudgetMode)), "description": "audit = limits refuse nothing, it is recorded."}
 
 SCHEMAS: dict[str, Schema] = {
     "Problem": _object(
@@ -166,6 +186,16 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Amount": _object(_AMOUNT),
     "Limits": _object(_LIMITS, description="null = unlimited."),
+    "WouldRefuse": _object(
+        {
+            "path": _or_null(_TEXT),
+            "level": {"enum": ["step", "run", "tenant"]},
+            "dimension": _TEXT,
+            "needed": _ANY,
+            "left": _ANY,
+        },
+        description="What an audited run would have been refused.",
+    ),
     "Health": _object({"status": {"const": "ok"}}),
     "Document": {"type": "object", "description": "An OpenAPI 3.1 document."},
     "RunSummary": _object(_SUMMARY),
@@ -178,16 +208,24 @@ SCHEMAS: dict[str, Schema] = {
     "Approval": _object(_APPROVAL, {"arguments_omitted": _OMITTED, "show_omitted": _OMITTED}),
     "Approvals": _object({"approvals": _list(_ref("Approval"))}),
     "Workflow": _object(_WORKFLOW),
+    "Estimates": _object({"workflow": _TEXT, "version": _WHOLE, "estimates": _list(_object(_ESTIMATE))}),
     "Workflows": _object({"workflows": _list(_object({"workflow": _TEXT, "version": _WHOLE, "hash": _TEXT}))}),
     "Started": _object({"run": _RUN_ID, "new": {"type": "boolean"}}),
     "Accepted": _object({"run": _RUN_ID, "state": _STATE, "unwinding": _or_null(_TEXT), "seq": _WHOLE}),
-    "StartRun": _object({}, {"input": _JSON, "version": {"type": "integer", "minimum": 1}}),
+    "StartRun": _object({}, {"input": _JSON, "version": {"type": "integer", "minimum": 1}, "budget_mode": _MODE}),
     "Delivered": _object({"run": _RUN_ID, "event": _TEXT, "used": {"type": "boolean"}}),
     "SendEvent": _object({"name": {"type": "string", "minLength": 1, "maxLength": 100}}, {"data": _ANY}),
     "CancelRun": _object({}, {"reason": {"type": "string", "maxLength": 300}}),
-    "ResumeStep": _object(
-        {"step": _TEXT, "action": {"enum": ["retry", "skip", "accept", "fail"]}},
-        {"result": _ANY, "raise": _object({}, _MORE)},
+    "Resume": _object(
+        {},
+        {
+            "step": _TEXT,
+            "action": {"enum": ["retry", "skip", "accept", "did_not_happen", "fail"]},
+            "result": _ANY,
+            "raise": _object({}, _MORE),
+            "version": {"oneOf": [{"type": "integer", "minimum": 1}, {"const": "latest"}]},
+        },
+        description="With `step` and `action`: a word on a paused step. Without: a run that ended early goes on.",
     ),
     "Decide": _object(
         {"decision": {"enum": ["approve", "reject"]}, "digest": _TEXT},

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from shared.api import inputs
 from shared.api.web import json_response
+from shared.budget import history
 from shared.errors import NotFound
 from shared.ledger.keys import LATEST, latest_key, version_key
 from shared.manifest import Limits, Manifest
-from shared.runtime.views import iso, usd
+from shared.runtime.views import estimate_view, iso, usd
 
 if TYPE_CHECKING:
     from shared.api.host import ApiHost, Call
@@ -36,6 +37,15 @@ def version(host: ApiHost, call: Call) -> Response:
     name = inputs.workflow_name(call.names["name"])
     given = inputs.whole_query({"n": call.names["n"]}, "n", default=1, low=1, high=999_999)
     return json_response(200, _view(_version(host, name, given), _latest(host, name)))
+
+
+def estimates(host: ApiHost, call: Call) -> Response:
+    """Tell what one attempt of each step of the newest version is expected to cost the tenant, from its own history."""
+    name = inputs.workflow_name(call.names["name"])
+    newest = host.definitions.published(name)
+    found = history.estimates(newest.manifest, history.read(host.store, call.tenant, name))
+    shown = [estimate_view(one) for one in found]
+    return json_response(200, {"workflow": name, "version": newest.version, "estimates": shown})
 
 
 def _latest(host: ApiHost, name: str) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.asl.jumps import Chain, Fork, Lanes, Routed, Switch
+from shared.definition.models import LONGEST_PARKED
+from shared.definition.units import NANO, spelled
 from shared.graph.tree import Await, Parallel, Sequence, Step
 
 if TYPE_CHECKING:
@@ -70,9 +72,9 @@ def _label(plan: StepPlan) -> str:
     match plan.type:
         case "map":
             limit = plan.spec.get("max_concurrency") or "all"
-            return f"{plan.id} · for each of {plan.spec['over']}, {limit} at once"
+            return f"{plan.id} · for each of {plan.spec['over']}, {limit} at once{_limits(plan)}"
         case "loop":
-            return f"{plan.id} · until {plan.spec['until']}, at most {plan.spec['max_iterations']} times"
+            return f"{plan.id} · until {plan.spec['until']}, at most {plan.spec['max_iterations']} times{_limits(plan)}"
         case "human_gate":
             return f"{plan.id} · {', '.join(plan.spec.get('approvers', ()))} decide"
         case "tool" if plan.risk != "read":
@@ -85,6 +87,21 @@ def _label(plan: StepPlan) -> str:
         "" if plan.join == "all" else f" · {plan.join if plan.join == 'any' else f'{plan.join} of {len(plan.needs)}'}"
     )
     return f"{plan.id}{join}{f' · when {plan.when}' if plan.when else ''}"
+
+
+def _limits(plan: StepPlan) -> str:
+    """Return what ends and limits a map or loop that has a run of its own."""
+    if not plan.apart:
+        return ""
+    budget = plan.budget
+    known = {
+        f"within {spelled(plan.timeout)}": plan.timeout < LONGEST_PARKED,
+        f"USD {(budget.usd or 0) / NANO:g} together": budget.usd is not None,
+        f"{budget.tokens} tokens together": budget.tokens is not None,
+        f"{budget.steps} attempts together": budget.steps is not None,
+        f"{spelled(budget.active_time or 0)} at work": budget.active_time is not None,
+    }
+    return "".join(f", {words}" for words, given in known.items() if given)
 
 
 def _edge(edge: Edge, graph: Manifest | Body, name: str, prefix: str, *, dashed: bool) -> str:

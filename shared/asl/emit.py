@@ -19,14 +19,14 @@ from shared.asl.tasks import Steps, finish_task
 from shared.asl.turns import turn_states
 from shared.graph.tree import Await, Sequence, Step
 from shared.graph.tree import Parallel as ParallelTree
-from shared.manifest import part_plan
+from shared.manifest import ALONE, part_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from shared.asl.layout import Layout
     from shared.graph.tree import Tree
-    from shared.manifest import Body, Manifest
+    from shared.manifest import Body, Manifest, StepPlan
 
 RUN_FAILED = "Signalbox.RunFailed"
 _CAUSE = "A step failed and its policy is to fail the run; the run's events say which step and why."
@@ -50,13 +50,23 @@ def emit(layout: Layout, manifest: Manifest) -> Machine:
 def _parts(
     layout: Layout, graph: Manifest | Body, around: names.Path, known: _Names, scope: _Scope
 ) -> Iterator[tuple[str, str]]:
-    """Add what a child execution does for each map and loop that is split; yield which part begins at which state."""
+    """Add what child executions do for each map and loop that has some; yield which of them begin at which state."""
     for name, inner in layout.bodies.items():
         plan, path = graph.steps[name], (*around, name)
-        if plan.split:
-            yield "/".join(path), _Emitter.of(layout, graph, around, known.apart(path)).part(name, scope)
+        for begins, there in _in_child_executions("/".join(path), plan):
+            other = replace(graph, steps={**graph.steps, name: there})
+            yield begins, _Emitter.of(layout, other, around, known.apart(path)).part(name, scope)
         if plan.body:
-            yield from _parts(inner, plan.body, (*around, name), known, scope)
+            yield from _parts(inner, plan.body, path, known, scope)
+
+
+def _in_child_executions(path: str, plan: StepPlan) -> Iterator[tuple[str, StepPlan]]:
+    """Yield where a map or loop begins in child executions, and by which plan: in a run of its own, and in a part."""
+    if plan.apart:
+        yield f"{path}{ALONE}", replace(plan, apart=False)
+    if plan.split:
+        spec = {**plan.spec, "max_concurrency": plan.split.inside}
+        yield path, replace(plan, apart=False, split=None, spec=spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +147,12 @@ class _Emitter:
 
     def part(self, step: str, scope: _Scope) -> str:
         """Add the states by which a child execution runs its items or iterations; return the first one's name."""
-        return self._step(step, names.FINISH, scope, apart=True)
+        return self._step(step, names.FINISH, scope)
 
-    def _step(self, step: str, following: str | None, scope: _Scope, *, apart: bool = False) -> str:
-        label = self.steps.labels[step]
-        whole = self.steps.plans[step].split is None or apart
-        more = self._more(step, label, following, scope) if whole else self._split(step, label, following, scope)
-        scope.states[label] = self.steps.task(step, next(iter(more), following), whole=whole)
+    def _step(self, step: str, following: str | None, scope: _Scope) -> str:
+        label, plan = self.steps.labels[step], self.steps.plans[step]
+        more = {} if plan.apart else self._more(step, label, following, scope)
+        scope.states[label] = self.steps.task(step, next(iter(more), following))
         scope.states.update(more)
         scope.states.update(self.steps.trouble(step, scope.after(following), scope.fail()))
         if self.steps.plans[step].slot:
@@ -154,9 +163,10 @@ class _Emitter:
         """Return the states that a step has besides its task on the happy path, the first one first."""
         plan = self.steps.plans[step]
         match plan.type:
+            case "map" | "loop" if plan.split:
+                return self._split(step, label, following, scope)
             case "map":
-                limit = plan.split.inside if plan.split else _limit(plan.spec)
-                return self._items(step, label, limit) | {names.collect(label): self.steps.collect(step, following)}
+                return self._items(step, label) | {names.collect(label): self.steps.collect(step, following)}
             case "loop":
                 again = Choice("$.loop.again", (("yes", names.body(label)),), scope.after(following))
                 return {names.again(label): again, names.body(label): self._iteration(step, label)}
@@ -168,8 +178,8 @@ class _Emitter:
             case _:
                 return {}
 
-    def _items(self, step: str, label: str, limit: int) -> dict[str, State]:
-        following = names.collect(label)
+    def _items(self, step: str, label: str) -> dict[str, State]:
+        following, limit = names.collect(label), _limit(self.steps.plans[step].spec)
         return {names.items(label): Map("$.map.items", _item(step), self._body(step, label), limit, following)}
 
     def _split(self, step: str, label: str, following: str | None, scope: _Scope) -> dict[str, State]:
@@ -185,7 +195,7 @@ class _Emitter:
         inside.states.update(self._part(one, "$.part", None, inside.after(None), inside.fail()))
         body = Machine(one, inside.states)
         parts = Map("$.map.parts", _PART, body, plan.split.at_once, names.collect(label))
-        inline = {names.how(label): how, **self._items(step, label, _limit(plan.spec))} if plan.split.inline else {}
+        inline = {names.how(label): how, **self._items(step, label)} if plan.split.inline else {}
         collect = {names.collect(label): self.steps.collect(step, following)}
         return {**inline, names.parts(label): parts, **collect}
 

@@ -9,7 +9,7 @@ Source: Step Functions API reference, HistoryEvent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shared.asl.jumps import Chain, Fork, Lanes, Routed, Switch
@@ -82,6 +82,8 @@ def _child_events(layout: Layout, plans: Mapping[str, StepPlan]) -> list[int]:
         plan = plans[name]
         if plan.body is None:
             continue
+        if plan.apart:
+            found.append(apart_events(layout, plan))
         if plan.split:
             around = _AROUND + _CHOICE + _own(plan, _EVENTS) + _PARALLEL + _TASK + _CHOICE
             found.append(around + plan.split.size * body_events(layout, plan))
@@ -89,9 +91,14 @@ def _child_events(layout: Layout, plans: Mapping[str, StepPlan]) -> list[int]:
     return found
 
 
+def apart_events(layout: Layout, plan: StepPlan) -> int:
+    """Return the worst-case history events of the execution that is a map's or a loop's own."""
+    return _AROUND + _CHOICE + _Counter(layout, {plan.id: replace(plan, apart=False)}, _EVENTS).step(plan.id)
+
+
 def heaviest(layout: Layout, plans: Mapping[str, StepPlan]) -> tuple[str, int] | None:
     """Return what repeats itself (a map, a loop, an agent) and can write the most events; None without one."""
-    counter = _Counter(layout, plans, _EVENTS)
+    counter = _Counter(layout, {name: replace(plan, apart=False) for name, plan in plans.items()}, _EVENTS)
     found = {name: counter.step(name) for name, plan in plans.items() if plan.turns or name in layout.bodies}
     name = max(found, key=found.__getitem__, default=None)
     return None if name is None else (name, found[name])
@@ -126,7 +133,7 @@ _EVENTS = _Costs(_TASK, _PARKING_TASK, _CHOICE, _WAIT, _PARALLEL, _ITERATION, _S
 
 def _own(plan: StepPlan, costs: _Costs) -> int:
     """Count a step's own task with, where counted, all that can go wrong with it."""
-    parks = plan.type in _PARKING or (plan.type == "wait" and "event" in plan.spec)
+    parks = plan.apart or plan.type in _PARKING or (plan.type == "wait" and "event" in plan.spec)
     attempt = (costs.parking if parks else costs.task) + (costs.parking if plan.slot else 0)
     if not costs.trouble:
         return attempt
@@ -170,9 +177,11 @@ class _Counter:
                 return costs.parallel + sum(each + self._count(branch) for branch in branches)
 
     def _more(self, plan: StepPlan) -> int:
-        """Count what stands behind the task of a map, a loop or a wait."""
+        """Count what stands behind the task of a map, a loop or a wait, in the same execution."""
         costs = self.costs
         match plan.type:
+            case "map" | "loop" if plan.apart:
+                return 0
             case "map":
                 return self._map(plan)
             case "loop":

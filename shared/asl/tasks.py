@@ -98,9 +98,9 @@ class Steps:
     given: Mapping[str, str] = field(default_factory=dict[str, str])
     tool: str = ""
 
-    def task(self, step: str, following: str | None, *, whole: bool = True) -> Task:
-        """Return the step's own task: one state on the happy path. Not ``whole`` = child executions run its parts."""
-        own = _own(self.plans[step]) if whole else _OWN_SPLIT[self.plans[step].type]
+    def task(self, step: str, following: str | None) -> Task:
+        """Return the step's own task: one state on the happy path."""
+        own = _own(self.plans[step])
         reads = step in self.read
         select = ("route",) if reads else own.select
         return Task(
@@ -250,5 +250,9 @@ _SELECTED = {
 def _own_control(plan: StepPlan) -> _Own:
     if plan.type == "wait" and "event" in plan.spec:
         return _Own("event", CONTROL_FUNCTION, plan.timeout, parks=True)
+    if plan.apart:
+        return _Own("apart", CONTROL_FUNCTION, plan.timeout, parks=True)
+    if plan.split:
+        return _OWN_SPLIT[plan.type]
     select = _SELECTED[plan.type]
     return _Own(plan.type, CONTROL_FUNCTION, _CONTROL, select=select, result_path=f"$.{plan.type}")

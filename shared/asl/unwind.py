@@ -7,18 +7,21 @@ from typing import Any
 from shared.asl.states import Catcher, Choice, Machine, Succeed, Task, Wait
 from shared.asl.tasks import CONTROL_FUNCTION, CONTROL_TIMEOUT, RETRY, STEP_FUNCTION, payload, repeated
 
-COMPENSATE_TIMEOUT = 900
+CALL_TIMEOUT = 900
 """Seconds; no Lambda function runs longer. Source: Lambda quotas, "Function timeout"."""
 
 _PATIENT = repeated(attempts=20, longest=300)
 """Over an hour; should it end, another execution is started when this one's end is heard of."""
 
 
+_CALLS = ("compensate", "probe")
+
+
 def unwind_machine() -> dict[str, Any]:
     """Return the ASL of the unwind machine.
 
-    It asks the control function again and again: ``wait`` some seconds, ``compensate`` a step, or ``done``. A failed
-    compensation leads back to the question, since the step's record says what to do about it.
+    It asks the control function again and again: ``wait`` some seconds, ``compensate`` a step, ``probe`` what became
+    of its call, or ``done``. A failure leads back to the question, since the step's record says what to do about it.
     """
     states = {
         "unwind": Task(
@@ -30,17 +33,15 @@ def unwind_machine() -> dict[str, Any]:
             result_path="$.unwind",
             retry=_PATIENT,
         ),
-        "decided": Choice("$.unwind.action", (("compensate", "compensate"), ("done", "unwound")), "wait"),
+        "decided": Choice("$.unwind.action", (*((call, call) for call in _CALLS), ("done", "unwound")), "wait"),
         "wait": Wait("$.unwind.seconds", "unwind"),
-        "compensate": Task(
-            STEP_FUNCTION,
-            payload("compensate") | {"step.$": "$.unwind.step"},
-            COMPENSATE_TIMEOUT,
-            "unwind",
-            retry=RETRY,
-            catch=(Catcher("unwind"),),
-        ),
+        **{call: _call(call) for call in _CALLS},
         "unwound": Succeed(),
     }
-    comment = "Ends a run that must not go on: waits for what is under way, compensates, writes the last event."
+    comment = "Ends a run that must not go on: waits for what is under way, asks, compensates, writes the last event."
     return Machine("unwind", states, comment).to_json()
+
+
+def _call(op: str) -> Task:
+    asks = payload(op) | {"step.$": "$.unwind.step"}
+    return Task(STEP_FUNCTION, asks, CALL_TIMEOUT, "unwind", retry=RETRY, catch=(Catcher("unwind"),))

@@ -1,4 +1,4 @@
-"""Admission and settlement on the run's head. Pure: every rule takes a head and returns the next one, or a refusal.
+"""Admission and settlement on the run's head. Pure: every rule takes a head and returns the next one or what is short.
 
 A reservation is taken from ``left`` before dispatch and given back, less what was used, when the attempt closes. So
 spent + reserved never exceeds a limit, not for an instant.
@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.ledger.record import replace
+from shared.ledger.records import Amount
 
 if TYPE_CHECKING:
-    from shared.ledger.records import Amount, Head
+    from collections.abc import Iterator
+
+    from shared.ledger.records import Head, Step
     from shared.manifest import Limits
 
 NANO = 1_000_000_000
@@ -30,20 +33,24 @@ class Refusal:
 
     def __str__(self) -> str:
         """Say it in a sentence with the dimension's unit."""
-        wanted, left = self._shown(self.wanted), self._shown(self.left)
+        wanted, left = shown(self.dimension, self.wanted), shown(self.dimension, self.left)
         return f"The {self.level}'s {self.dimension} budget is exceeded: {wanted} wanted, {left} left."
 
-    def _shown(self, amount: int) -> str:
-        if self.dimension == "usd":
-            return f"USD {amount / NANO:.6f}"
-        return f"{amount / 1000:g} s" if self.dimension == "active_time" else str(amount)
+    def data(self) -> dict[str, Any]:
+        """Return it as the log says it."""
+        return {"level": self.level, "dimension": self.dimension, "needed": self.wanted, "left": self.left}
 
 
-def admit(head: Head, hold: Amount, timeout: int, now: int) -> Head | Refusal:
-    """Reserve ``hold`` and ``timeout`` (ms) of active time, and count the step as open."""
-    refusal = short(head, hold) or _active_refusal(head, timeout, now)
-    if refusal:
-        return refusal
+def shown(dimension: str, amount: int) -> str:
+    """Return an amount (nano-USD, tokens, steps, ms) with its dimension's unit."""
+    if dimension == "usd":
+        sign = "-" if amount < 0 else ""
+        return f"{sign}USD {abs(amount) // NANO}.{abs(amount) % NANO // 1000:06d}"
+    return f"{amount / 1000:g} s" if dimension == "active_time" else str(amount)
+
+
+def admitted(head: Head, hold: Amount, now: int) -> Head:
+    """Take ``hold`` and count the step as open, whether it fits or not: who asks has looked at ``refusals``."""
     deadline = head.active_deadline
     if deadline is None and head.active_left is not None:
         deadline = now + head.active_left
@@ -83,37 +90,45 @@ def give_back(head: Head, hold: Amount, used: Amount, active_time: int) -> Head:
     return settled if head.active_left is None else replace(settled, active_left=head.active_left + active_time)
 
 
-def short(head: Head, hold: Amount) -> Refusal | None:
-    """Return the first dimension in which ``hold`` does not fit what is left."""
-    wanted = {"usd": hold.usd, "tokens": hold.tokens, "steps": hold.steps}
-    left = {"usd": head.left_usd, "tokens": head.left_tokens, "steps": head.left_steps}
-    for dimension, amount in wanted.items():
-        available = left[dimension]
-        if available is not None and available < amount:
-            return Refusal(dimension, amount, available)
-    return None
+def refusals(head: Head, hold: Amount, timeout: int, now: int) -> Iterator[Refusal]:
+    """Yield every dimension in which ``hold`` and ``timeout`` (ms) do not fit what the run has left."""
+    yield from lacking(head, hold)
+    left = active_left(head, now)
+    if left is not None and left < timeout:
+        yield Refusal("active_time", timeout, left)
 
 
-def step_short(limits: Limits, spent: Amount, hold: Amount) -> Refusal | None:
-    """Return the first dimension in which the step's own budget does not allow ``hold`` besides what it has spent."""
+def lacking(head: Head, hold: Amount) -> Iterator[Refusal]:
+    """Yield every dimension in which ``hold`` does not fit what the run has left."""
+    for dimension, wanted, left in (
+        ("usd", hold.usd, head.left_usd),
+        ("tokens", hold.tokens, head.left_tokens),
+        ("steps", hold.steps, head.left_steps),
+    ):
+        if left is not None and left < wanted:
+            yield Refusal(dimension, wanted, left)
+
+
+def step_refusals(limits: Limits, step: Step, hold: Amount, timeout: int) -> Iterator[Refusal]:
+    """Yield every dimension in which the step's own budget does not allow another attempt besides what it has used.
+
+    ``timeout`` (ms) is the active time that the attempt may take. What a person added belongs to the step's budget.
+    """
+    spent, more = step.spent, step.raised or Amount()
+    active = None if limits.active_time is None else int(limits.active_time * 1000)
     for dimension, limit, used, wanted in (
-        ("usd", limits.usd, spent.usd, hold.usd),
-        ("tokens", limits.tokens, spent.tokens, hold.tokens),
-        ("steps", limits.steps, spent.steps, hold.steps),
+        ("usd", limits.usd, spent.usd - more.usd, hold.usd),
+        ("tokens", limits.tokens, spent.tokens - more.tokens, hold.tokens),
+        ("steps", limits.steps, spent.steps - more.steps, hold.steps),
+        ("active_time", active, step.active - step.raised_active, timeout),
     ):
         if limit is not None and used + wanted > limit:
-            return Refusal(dimension, wanted, limit - used, "step")
-    return None
+            yield Refusal(dimension, wanted, limit - used, "step")
 
 
 def active_left(head: Head, now: int) -> int | None:
     """Return the active time left (ms): it runs only while a step is open. None = unlimited."""
     return head.active_left if head.active_deadline is None else head.active_deadline - now
-
-
-def _active_refusal(head: Head, timeout: int, now: int) -> Refusal | None:
-    left = active_left(head, now)
-    return Refusal("active_time", timeout, left) if left is not None and left < timeout else None
 
 
 def _charge(head: Head, amount: Amount, **changes: Any) -> Head:

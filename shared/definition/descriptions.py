@@ -116,12 +116,16 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "max_concurrency": "Items at work at once; 0 is no limit of its own.",
         "on_failure": "fail_fast, collect_all, or {quorum: n}: how many items must complete.",
         "collect": "An item's output; without it, the outputs of the body's last steps by name.",
+        "timeout": "Time of the whole map. With it, or a budget, the map has a run of its own.",
+        "budget": "The most that everything inside may use together.",
     },
     "Loop": {
         "steps": "The graph that runs in every iteration.",
         "until": "CEL condition after each iteration; `loop.iteration` and the body's steps are known.",
         "max_iterations": "The step fails when `until` does not hold after so many. At most 10,000.",
         "collect": "The output; without it, the outputs of the last iteration's last steps by name.",
+        "timeout": "Time of the whole loop. With it, or a budget, the loop has a run of its own.",
+        "budget": "The most that everything inside may use together.",
     },
     "Wait": {
         "for": "A duration such as `2h`, or `${ ... }` that yields seconds.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +18,7 @@ from shared.definition.syntax import Node, environment, parse, readable, spoken,
 from shared.errors import PermanentFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cel_expr_python import cel
 
@@ -82,10 +81,11 @@ def _look_up(expression: str, names: Mapping[str, Any]) -> Any:
     Only where there can be no doubt: names and fields that are there, and a plain value at their end.
     """
     value: Any = names
-    for name in _path(expression):
-        if not isinstance(value, Mapping) or name not in value:
-            return _NOT_PLAIN
-        value = cast("Mapping[str, Any]", value)[name]
+    try:
+        for name in _path(expression):
+            value = value[name]
+    except (KeyError, TypeError):
+        return _NOT_PLAIN
     if value is names:
         return _NOT_PLAIN
     plain = value is None or isinstance(value, bool) or (isinstance(value, str) and value.isascii())

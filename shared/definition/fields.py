@@ -72,9 +72,7 @@ def _wait_for(value: Any) -> Any:
 
 def _identifier(value: str) -> str:
     if STEP_ID.fullmatch(value) is None or value in CEL_RESERVED:
-        raise ValueError(
-            "expected a name of small letters, digits and `_` that begins with a letter and is not reserved"
-        )
+        raise ValueError("expected a name of small letters, digits and `_`, beginning with a letter and not reserved")
     return value
 
 

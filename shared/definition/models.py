@@ -231,13 +231,21 @@ class Gate(Step):
     timeout: Seconds = 86_400.0
     on_expiry: Literal["reject", "approve", "fail", "pause"] = "reject"
     not_initiator: StrictBool = False
-    channels: Channels = (
-        "email",
-        "console",
-    )
+    channels: Channels = ("email", "console")
 
 
-class Map(Step):
+class Container(Step):
+    """A step that holds a graph of its own. ``timeout`` is of the whole, in seconds."""
+
+    timeout: Seconds = LONGEST_PARKED
+
+    @property
+    def apart(self) -> bool:
+        """Whether it has a run of its own, which its time-out ends and its budget limits."""
+        return "timeout" in self.model_fields_set or self.budget != Budget()
+
+
+class Map(Container):
     """The graph in ``steps``, once for every item of the list ``over``.
 
     ``max_concurrency`` 0 is no limit of its own, None the default that the compiler fills in. So is None in
@@ -254,7 +262,7 @@ class Map(Step):
     collect: Any = None
 
 
-class Loop(Step):
+class Loop(Container):
     """The graph in ``steps``, again and again until ``until`` holds; the step fails after ``max_iterations``."""
 
     type: Literal["loop"]
@@ -297,9 +305,6 @@ class SubWorkflow(Step):
 AnyStep = Annotated[
     Agent | ToolStep | Transform | Router | Gate | SubWorkflow | Map | Loop | Wait, Field(discriminator="type")
 ]
-Body = Map | Loop
-"""Steps that hold a graph of their own."""
-
 Map.model_rebuild()
 Loop.model_rebuild()
 

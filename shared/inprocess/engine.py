@@ -24,7 +24,7 @@ from shared.inprocess.hub import Hub
 from shared.inprocess.live import Walk
 from shared.inprocess.places import Places
 from shared.inprocess.seats import Seats
-from shared.inprocess.tasks import UNBOUNDED, limit_of, make_task, takes_place
+from shared.inprocess.tasks import begin, make_task, takes_place
 from shared.inprocess.tick import Ticks
 from shared.inprocess.timers import Timers
 from shared.inprocess.walks import Walks
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("signalbox")
 NAP = 5.0
 """Shorter sleeps (s) keep a run in memory."""
+_CHILDREN = frozenset({"child", "apart"})
+_TIMED = _CHILDREN | {"run", "event"}
+"""Operations that park for at most a time: children, gates, events."""
 Outcome = Any
 _ELSEWHERE = object()
 """Outcome of an operation whose walk goes on later, or has gone on without it."""
@@ -195,7 +198,8 @@ class InProcess(Engine):
 
     def _do(self, live: Live, walk: Walk, do: Do) -> Outcome:
         """Perform an operation, and park if it asks for that. Returns its outcome, if there is one."""
-        if self._queued(live, walk, do):
+        begin(walk, do)
+        if self._queued(live, walk):
             return _ELSEWHERE
         ticket, outcome = self._perform(live, walk, do)
         if ticket != walk.ticket:  # it was given up, and has ended after all
@@ -205,15 +209,14 @@ class InProcess(Engine):
             return self._park(live, walk, do)
         return outcome
 
-    def _queued(self, live: Live, walk: Walk, do: Do) -> bool:
+    def _queued(self, live: Live, walk: Walk) -> bool:
         """Let a walk that will call wait, while as many call as may: in this process, and of its run."""
-        if not takes_place(walk, do):
+        if not takes_place(walk):
             return False
-        walk.do = do
         if not self._seats.take(live, walk):
             return True
         with live.lock:
-            placed = live.take_place(walk, do)
+            placed = live.take_place(walk)
         if not placed:
             self._free_seat()
         return not placed
@@ -231,7 +234,7 @@ class InProcess(Engine):
     def _perform(self, live: Live, walk: Walk, do: Do) -> tuple[int, Outcome]:
         """Perform an operation. Returns its ticket, which is void by now if it took too long."""
         task = make_task(live, walk, do, self.now(), self.number())
-        walk.do, ticket, timed = do, walk.ticket, limit_of(walk, do) < UNBOUNDED
+        ticket, timed = walk.ticket, walk.limit is not None
         if do.token:
             with live.lock:
                 live.expected.add(do.token)
@@ -246,12 +249,12 @@ class InProcess(Engine):
             with live.lock:
                 if self.calls.pop(walk, None):
                     walk.ticket = ticket = walk.ticket + 1
-                    self.free(live, walk, do)
+                    self.free(live, walk)
         return ticket, {} if outcome is None else outcome
 
-    def free(self, live: Live, walk: Walk, do: Do) -> None:
+    def free(self, live: Live, walk: Walk) -> None:
         """Give the place of a step that called to the next one."""
-        if takes_place(walk, do):
+        if takes_place(walk):
             self._free_seat()
             following = live.free_place()
             if following:
@@ -270,24 +273,29 @@ class InProcess(Engine):
         return _ELSEWHERE
 
     def _park(self, live: Live, walk: Walk, do: Do) -> Outcome:
-        """Wait for the token's answer, unless it has come already."""
-        until = self._until(live, do)
+        """Wait for the token's answer, unless it has come already, or its time is over."""
+        until = self.until(live, walk)
         with live.lock:
             live.expected.discard(do.token)
             if do.token in live.early:
                 return live.early.pop(do.token)
+            if until and until <= self.now():
+                return TaskFailed("States.Timeout")
             live.parked[do.token] = walk
             if until:
                 self.timer(live.id, do.token, until)
             self.rest(live)
         return _ELSEWHERE
 
-    def _until(self, live: Live, do: Do) -> int | None:
-        """Return when (ms) the time of a parked operation itself is over."""
-        if do.op not in {"run", "event"}:
+    def until(self, live: Live, walk: Walk) -> int | None:
+        """Return when (ms) the time of a walk's parked operation itself is over."""
+        do = walk.do
+        if do is None or do.op not in _TIMED:
             return None
         seen = self.places.journal(live.id).read([f"GATE#{do.path}", f"STEP#{do.path}"])
         gate, step = seen.gate(do.path), seen.step(do.path)
+        if do.op in _CHILDREN:
+            return step.opened + int(walk.plan.timeout * 1000) if walk.plan and step and step.opened else None
         return gate.expires if gate else step.due if step else None
 
     def rest(self, live: Live) -> None:

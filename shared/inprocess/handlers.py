@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 UNWIND = "unwind"
 """Name of the unwind machine in this process."""
-_STEP_FUNCTION = frozenset({"fallback", "compensate"})
+_STEP_FUNCTION = frozenset({"fallback", "compensate", "probe"})
 
 
 @dataclass(frozen=True, slots=True)

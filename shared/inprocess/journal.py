@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.errors import StoreConflict
 from shared.inprocess.tick import TickStore
-from shared.ledger.records import Event
 from shared.ports import Models, Tools
 from shared.runtime.gates import GateHost
 from shared.runtime.host import Host, StepHost
@@ -50,23 +49,21 @@ class TickJournal(Journal):
             return super().transact(seen, decide)
         now = _all(book) if seen.whole else _some(book, {*seen.asked, *seen.records})
         change = decide(now)
-        unread = {record.sk for record in change.records if record.sk in book and record.sk not in now.records}
+        unread = {record.sk for record in change.records} & book.keys() - now.records.keys()
         if unread:
             now = _some(book, now.asked | unread)
             change = decide(now)
-        return self._put(book, now, change, decide)
+        return self._put(now, change, decide)
 
-    def _put(
-        self, book: Book, now: Snapshot, change: Change[T], decide: Callable[[Snapshot], Change[T]]
-    ) -> tuple[T, Snapshot]:
+    def _put(self, now: Snapshot, change: Change[T], decide: Callable[[Snapshot], Change[T]]) -> tuple[T, Snapshot]:
         if not change.records and not change.notes:
             return change.result, now
-        records = self._numbered(now, change)
+        records, events = self._numbered(now, change)
         try:
-            self._tick.put(self.pk, records, change.elsewhere)
+            written = self._tick.put(self.pk, records, events, change.elsewhere)
         except StoreConflict:
             return super().transact(now, decide)
-        return change.result, now.with_(book[record.sk] for record in records if not isinstance(record, Event))
+        return change.result, now.with_(written)
 
 
 def _some(book: Book, asked: Iterable[str]) -> Snapshot:

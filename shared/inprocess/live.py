@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from shared.interpreter import Graph, entry_of, settled_in, walk_finish, walk_step, walk_unwinding
+from shared.interpreter import Graph, entry_of, graph_of, settled_in, walk_finish, walk_step, walk_unwinding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 class Walk:
     """A generator of the interpreter with its place: the step it walks (None = an end of the run) and its graph.
 
+    ``do`` is its operation at hand and ``limit`` that one's time-out in seconds, None where it makes no call.
     ``ticket`` rises with every operation, so that an answer which comes after its time is recognised.
     ``graphs`` are those inside it that have not begun, each with its scope; ``inside`` counts those under way.
     """
 
-    __slots__ = ("do", "graph", "graphs", "inside", "plan", "steps", "ticket")
+    __slots__ = ("do", "graph", "graphs", "inside", "limit", "plan", "steps", "ticket")
 
     def __init__(
         self, steps: Generator[Effect, Any, bool], graph: Graph | None = None, plan: StepPlan | None = None
     ) -> None:
         self.steps, self.graph, self.plan = steps, graph, plan
         self.do: Do | None = None
+        self.limit: float | None = None
         self.ticket = 0
         self.graphs: Iterator[tuple[str, Body]] = iter(())
         self.inside = 0
@@ -68,8 +70,7 @@ class Live:
         """Return the walks with which the run goes on: its first steps, or its unwinding."""
         if self.facts.head.unwinding or self.to_unwind:
             return self.unwind()
-        settled = settled_in(self.manifest.order, "", self.records)
-        root = Graph(self.manifest.steps, self.manifest.order, settled=settled)
+        root = graph_of(self.manifest, self.facts.run.part, self.records)
         return self.begun(root, None, over, now) or [Walk(walk_finish())]
 
     def unwind(self) -> list[Walk]:
@@ -84,7 +85,7 @@ class Live:
         """Return walks for the steps of ``graph`` whose turn has come."""
         made: list[Walk] = []
         for plan in graph.begin(after, over):
-            entry = entry_of(plan, f"{graph.scope}{plan.id}", self.records, now)
+            entry = entry_of(f"{graph.scope}{plan.id}", self.records, now)
             made.append(Walk(walk_step(plan, graph.scope, entry), graph, plan))
         return made
 
@@ -106,12 +107,11 @@ class Live:
         scope, body = following
         return Graph(body.steps, body.order, scope, walk, settled_in(body.order, scope, self.records))
 
-    def take_place(self, walk: Walk, do: Do) -> bool:
+    def take_place(self, walk: Walk) -> bool:
         """Count a step among those that call, or let it wait for its turn."""
         if self.busy < self.manifest.max_parallel:
             self.busy += 1
             return True
-        walk.do = do
         self.queue.append(walk)
         self.active -= 1
         return False

@@ -15,7 +15,7 @@ MARGIN = 5.0
 """Seconds beyond its step's time-out after which a call is given up, as in the compiled machines."""
 COMPENSATE_TIMEOUT = 900.0
 UNBOUNDED = 365 * 24 * 3600.0
-"""Seconds: what makes no call has no time-out of its own."""
+"""Seconds that a task may take which makes no call: it has no time-out of its own."""
 
 
 def make_task(live: Live, walk: Walk, do: Do, now: int, number: int) -> Task:
@@ -39,21 +39,21 @@ def make_task(live: Live, walk: Walk, do: Do, now: int, number: int) -> Task:
         epoch=epoch,
         entry=f"{epoch:06d}|{stamp}|0000",
         attempt=f"{now}.{number}.{id(live):x}",
-        deadline=now + int((limit_of(walk, do) + MARGIN) * 1000),
+        deadline=now + int(((walk.limit or UNBOUNDED) + MARGIN) * 1000),
         token=f"{run.id}|{epoch}|{do.token}" if do.token else "",
         error=do.error,
         template=do.template,
     )
 
 
-def limit_of(walk: Walk, do: Do) -> float:
-    """Return an operation's time-out in seconds."""
+def begin(walk: Walk, do: Do) -> None:
+    """Note what a walk does next, and that operation's time-out."""
+    walk.do = do
     if do.op == "compensate":
-        return COMPENSATE_TIMEOUT
-    if not in_graph(walk, do):
-        return UNBOUNDED
+        walk.limit = COMPENSATE_TIMEOUT
+        return
     plan = walk.graph.plans[do.template] if do.template and walk.graph else walk.plan
-    return plan.timeout if plan and calls(plan) else UNBOUNDED
+    walk.limit = plan.timeout if plan and in_graph(walk, do) and calls(plan) else None
 
 
 def in_graph(walk: Walk, do: Do) -> bool:
@@ -61,6 +61,6 @@ def in_graph(walk: Walk, do: Do) -> bool:
     return walk.plan is not None and walk.graph is not None and do.op in {"run", "fallback"}
 
 
-def takes_place(walk: Walk, do: Do) -> bool:
-    """Tell whether the operation counts against ``max_parallel``."""
-    return in_graph(walk, do) and limit_of(walk, do) < UNBOUNDED
+def takes_place(walk: Walk) -> bool:
+    """Tell whether a walk's operation counts against ``max_parallel``: compensations, one at a time, do not."""
+    return walk.limit is not None and walk.plan is not None

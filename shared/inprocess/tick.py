@@ -15,15 +15,16 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from shared.ledger.record import Record, replace
-from shared.ledger.records import Event, revive
+from shared.ledger.records import revive
 from shared.ledger.sqlite import Row
-from shared.ports import Key, Store
+from shared.ports import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
+    from shared.ledger.records import Event
     from shared.ledger.sqlite import SqliteStore
-    from shared.ports import Item, Write
+    from shared.ports import Item, Key, Write
 
 Book = dict[str, Record]
 """All records of one run by sort key, its events aside."""
@@ -55,7 +56,7 @@ class TickStore(Ticks, Store):
         self._elsewhere = 0
         self._books: dict[str, Book] = {}
         self._leaving: set[str] = set()
-        self._before: dict[Key, int] = {}
+        self._before: dict[str, dict[str, int]] = {}
         self._events: list[tuple[str, Event]] = []
 
     # --- the tick ----------------------------------------------------------------------------------------------------
@@ -96,25 +97,24 @@ class TickStore(Ticks, Store):
             book = self._books[pk] = {item["sk"]: revive(item) for item in self._store.query_except(pk, "EVENT#")}
         return book
 
-    def put(self, pk: str, records: Iterable[Record], elsewhere: Sequence[Write] = ()) -> None:
-        """Write records and events of a run whose book was read; ``elsewhere`` as in ``Change``.
+    def put(
+        self, pk: str, records: Mapping[str, Record], events: Iterable[Event], elsewhere: Sequence[Write] = ()
+    ) -> Mapping[str, Record]:
+        """Write records, by sort key, and events of a run whose book was read; ``elsewhere`` as in ``Change``.
 
+        Returns the records with their revisions: a tick raises each but once, however often it writes it.
         Raises StoreConflict when a condition of ``elsewhere`` does not hold.
         """
         if elsewhere:
             self.commit(elsewhere)
-        book = self._books[pk]
-        for record in records:
-            if isinstance(record, Event):
-                self._events.append((pk, record))
-            else:
-                self._put(book, Key(pk, record.sk), record)
-
-    def _put(self, book: Book, key: Key, record: Record) -> None:
-        known = book.get(key.sk)
-        before = known.rev if known else 0
-        self._before.setdefault(key, before)
-        book[key.sk] = replace(record, rev=before + 1)
+        book, before = self._books[pk], self._before.setdefault(pk, {})
+        for sk, record in records.items():
+            if sk not in before:
+                before[sk] = book[sk].rev if sk in book else 0
+            rev = before[sk] + 1
+            book[sk] = record if record.rev == rev else replace(record, rev=rev)
+        self._events.extend((pk, event) for event in events)
+        return {sk: book[sk] for sk in records}
 
     def forget(self, pk: str) -> None:
         """Keep a run's records no longer than this tick: nothing of it moves any more."""
@@ -135,11 +135,12 @@ class TickStore(Ticks, Store):
             self._books.pop(partitions.pop(), None)
 
     def _rows(self) -> Iterator[Row]:
-        for key, before in self._before.items():
-            record = self._books[key.pk][key.sk]
-            yield Row(key, record.to_item(), record.rev, before or None)
+        for pk, written in self._before.items():
+            book = self._books[pk]
+            for sk, before in written.items():
+                yield Row(pk, sk, book[sk].told(), before + 1, before or None)
         for pk, event in self._events:
-            yield Row(Key(pk, event.sk), event.to_item(), 1, None)
+            yield Row(pk, event.sk, event.told(), 1, None)
 
     def _written(self) -> None:
         self._before.clear()

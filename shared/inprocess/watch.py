@@ -67,12 +67,18 @@ class Watch:
 
     def _due(self, run: str, token: str) -> None:
         with self._engine.places.awake(run) as live:
-            walk = live.parked.pop(token, None) if live else None
-            if live is None or walk is None:
+            walk = live.parked.get(token) if live else None
+            if live is None or walk is None or self._is_early(live, walk, token):
                 return
+            del live.parked[token]
             live.active += 1
             live.naps -= token.startswith("nap:")
         self._engine.put(live, walk, None if token.startswith(_OWN) else TaskFailed("States.Timeout"))
+
+    def _is_early(self, live: Live, walk: Walk, token: str) -> bool:
+        """Tell whether a timer is that of an attempt before: timers are never withdrawn, and this one has its own."""
+        until = None if token.startswith(_OWN) else self._engine.until(live, walk)
+        return until is not None and until > self._engine.now()
 
     def _expire(self, run: str) -> None:
         if run not in self._engine.places.runs():
@@ -91,8 +97,7 @@ class Watch:
                 if walk.ticket != ticket or calls.pop(walk, None) is None:
                     continue
                 walk.ticket += 1
-                if walk.do:
-                    self._engine.free(live, walk, walk.do)
+                self._engine.free(live, walk)
             self._engine.hub.put(self._engine.hub.relieve)
             self._engine.put(live, walk, TaskFailed("States.Timeout"))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from shared.blobs.files import FileBlobs
+from shared.budget.history import count, read
 from shared.clock import SystemClock
 from shared.errors import NotFound, PermanentFailure, StoreConflict
 from shared.inprocess.engine import InProcess
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from shared.budget.history import Usage
     from shared.compiler import Compiled
     from shared.ledger.records import Gate
     from shared.ports import Engine, Message, Models, Tools
@@ -141,6 +143,14 @@ class Workspace:
         for state in ("pending", "running", "waiting_for_human", "paused"):
             for item in self.store.index("by_state", f"TENANT#{TENANT}#STATE#{state}", limit=0):
                 self._refresh(Run.from_item(item), item)
+
+    def history(self, workflow: str) -> tuple[Usage, ...]:
+        """Return what attempts of a workflow's steps have used, after counting the newest runs that have ended."""
+        for run in self._newest(workflow):
+            head = self._head(run.id)
+            if head.ended and run.counted < head.seq:
+                count(self.store, run_partition(TENANT, run.id))
+        return read(self.store, TENANT, workflow)
 
     def _refresh(self, run: Run, item: dict[str, Any]) -> None:
         head = self._head(run.id)

@@ -1,31 +1,47 @@
-"""What follows from the runs table's stream: the list view of runs, and everything that a dead writer has not sent."""
+"""What follows from the runs table's stream: lists of runs, announcements, and what a dead writer has not sent."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shared.budget.history import count
 from shared.errors import StoreConflict
+from shared.events.rules import announcement
 from shared.ledger.dynamodb import decode
 from shared.ledger.records import Head, Run
 from shared.ports import Key, Write
+from shared.runtime.host import Host
 from shared.runtime.outbox import send
 from shared.runtime.runs import listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.ports import Store
-    from shared.runtime.host import Host
+    from shared.ports import Events, Store
 
 _TRIES = 5
 
 
-def follow(host: Host, image: Mapping[str, Any], unwind_machine: str) -> None:
-    """Take one stream record's new image: send what it asks for, and bring the list view up to a head."""
+@dataclass(frozen=True, slots=True)
+class ProjectHost(Host):
+    """The ports of the projector, and the unwind machine's ARN."""
+
+    events: Events
+    unwind_machine: str
+
+
+def follow(host: ProjectHost, image: Mapping[str, Any]) -> None:
+    """Take one stream record's new image: send, announce, bring the list view up to a head, count what a run used."""
     item = decode(image)
-    send(host, item, unwind_machine)
+    send(host, item, host.unwind_machine)
+    told = announcement(item)
+    if told:
+        host.events.announce([told])
     if item["sk"] == "HEAD":
         project(host.store, image)
+        if item.get("ended"):
+            count(host.store, item["pk"])
 
 
 def project(store: Store, image: Mapping[str, Any]) -> bool:

@@ -39,6 +39,11 @@ StepStatus = Literal[
     "compensated",
 ]
 Ending = Literal["completed", "failed", "cancelled", "stopped", "timed_out"]
+BudgetMode = Literal["enforce", "audit"]
+
+
+UNDOING = "/compensate"
+"""What the path of the step that undoes a call ends with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +63,24 @@ class Amount:
         return Amount(self.usd - other.usd, self.tokens - other.tokens, self.steps - other.steps)
 
 
+NOTHING = Amount()
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
 
-    ``uncertain`` = its call may have had its effect all the same.
+    ``uncertain`` = its call may have had its effect all the same. ``pause`` is why it pauses its step in any case.
+    ``level`` and ``dimension`` say which limit refused.
     """
 
     error_class: str
     message: str
     retry_after: int | None = None
     uncertain: bool = False
+    pause: str | None = None
+    level: str | None = None
+    dimension: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +103,12 @@ class Head(Record):
     """The run's counters. ``left`` = limit - spent - reserved; None = no limit in that dimension.
 
     ``active_left`` (ms) counts while no step is open; while one is, ``active_deadline`` says when it is used up.
+    ``began`` is the number of the event with which the present epoch began.
     ``last_close`` (ms) is when an attempt last closed. ``slots`` were given to steps that have not opened since.
     """
 
     epoch: int = 1
+    began: int = 1
     seq: int = 0
     open: int = 0
     paused: int = 0
@@ -135,10 +149,14 @@ class Run(Record):
     """Facts about the run, and its state for lists (a projection that follows the head).
 
     ``parent`` is ``<run>|<path>`` of the step that a child run answers. ``part`` is the path of the range that a child
-    execution of a map or loop stands for, and ``context`` what it sees of its surroundings.
+    execution of a map or loop stands for, and ``context`` what it sees of its surroundings. ``charged`` is what the
+    parent of a child that was resumed has been charged before.
+    ``budget_mode`` "audit" = what does not fit a limit is recorded and goes on. ``drawn`` are the dimensions in which
+    the limits were taken out of the tenant's budget and have not been given back. ``counted`` is the last event that
+    the history of the workflow knows of.
     """
 
-    NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value}
+    NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value, "charged": Amount}
 
     id: str
     tenant: str
@@ -160,6 +178,10 @@ class Run(Record):
     parent: str | None = None
     part: str | None = None
     context: Value | None = None
+    charged: Amount | None = None
+    budget_mode: BudgetMode = "enforce"
+    drawn: tuple[str, ...] = ()
+    counted: int = 0
     tenant_workflow: str = ""
     tenant_state: str = ""
 
@@ -178,13 +200,19 @@ class Step(Record):
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
     ``tool`` is what a call of an agent calls, known before it opens.
+    ``probes`` were asked about its call, the last one at ``probed`` (ms).
+    ``forged`` = its output was not written by us (``shared.ledger.seal``).
+    ``undone`` is the child whose effects have been undone, if it had any.
     ``slot`` = it was given one of the run's slots, and has not been written since.
+    ``active`` (ms) is what its attempts have taken; ``raised`` and ``raised_active`` (ms) are what a person has added
+    to its own budget.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
     NESTED: ClassVar[dict[str, type]] = {
         "hold": Amount,
         "spent": Amount,
+        "raised": Amount,
         "failure": Failure,
         "call": Call,
         "arguments": Value,
@@ -205,8 +233,11 @@ class Step(Record):
     lease: int = 0
     until: int = 0
     open: bool = False
-    hold: Amount = field(default_factory=Amount)
-    spent: Amount = field(default_factory=Amount)
+    hold: Amount = NOTHING
+    spent: Amount = NOTHING
+    active: int = 0
+    raised: Amount | None = None
+    raised_active: int = 0
     failure: Failure | None = None
     reason: str | None = None
     call: Call | None = None
@@ -222,12 +253,16 @@ class Step(Record):
     iteration: int = 0
     due: int | None = None
     child: str | None = None
+    undone: str | None = None
     slot: bool = False
     parts: int = 0
     first: int = 0
     tool: str | None = None
+    probes: int = 0
+    probed: int | None = None
     cascade: str | None = None
     action: dict[str, Any] | None = None
+    forged: bool = False
 
     @property
     def sk(self) -> str:
@@ -237,7 +272,7 @@ class Step(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate(Record):
-    """One request for a person's decision, bound by ``digest`` to what will run."""
+    """One request for a person's decision, bound by ``digest`` to what will run, and to one ``dispatch`` of it."""
 
     NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value}
 
@@ -252,6 +287,7 @@ class Gate(Record):
     risk: str | None = None
     arguments: Value | None = None
     digest: str = ""
+    dispatch: int = 1
     subject: str = ""
     show: Value | None = None
     roles: tuple[str, ...] = ()

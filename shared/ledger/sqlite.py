@@ -18,7 +18,10 @@ import sqlite3
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import to_json
 
 from shared.errors import SignalboxError, StoreConflict
 from shared.ports import Item, Key, Store, Write
@@ -38,10 +41,11 @@ _INDEXES = {
 }
 _COLUMNS = ("tenant_workflow", "tenant_state", "tenant_pending", "created", "opened")
 _SCHEMA = (
+    # Rows in the order of their making: what one tick writes lies together, whichever runs it belongs to.
     """CREATE TABLE IF NOT EXISTS items (
         pk TEXT NOT NULL, sk TEXT NOT NULL, rev INTEGER NOT NULL, body TEXT NOT NULL, tenant_workflow TEXT,
         tenant_state TEXT, tenant_pending TEXT, created INTEGER, opened INTEGER, PRIMARY KEY (pk, sk)
-    ) WITHOUT ROWID""",
+    )""",
     *(
         f"CREATE INDEX IF NOT EXISTS {name} ON items ({value}, {sort}) WHERE {value} IS NOT NULL"
         for name, (value, sort) in _INDEXES.items()
@@ -59,12 +63,12 @@ _UPDATE_INDEXED = (
 )
 _UNINDEXED = ("HEAD", "STEP#", "EVENT#", "PARK#", "KEPT#")
 """Sort keys of records that are in no index: nearly all that is written."""
-_LOG_PAGES = 4000
-"""Pages (4 KiB) of log after which it is brought into the file: seldom, since the same pages change again and again."""
+_LOG_PAGES = 500
+"""Pages (4 KiB) of log after which it is brought into the file and begun anew: flushing one that grows takes twice as
+long. Seldom enough, since the same pages change again and again."""
 _GLANCE = 0.002
 """Seconds after which a thread that waits for its turn looks whether somebody has written for it meanwhile."""
 _HIGHEST = "\U0010ffff"
-_encode = json.JSONEncoder(separators=(",", ":")).encode  # ASCII: half characters from outside can be kept too
 
 
 class StoreUnusable(SignalboxError):
@@ -300,9 +304,9 @@ class SqliteStore(Store):
         for row in pending.rows:
             if self._writer.execute(*_statement(row)).rowcount != 1:
                 self._writer.execute("ROLLBACK TO one")
-                pending.error = StoreConflict(f"{row.key} has another revision than expected")
+                pending.error = StoreConflict(f"{row.pk} {row.sk} has another revision than expected")
                 break
-            self.written.add(row.key.pk)
+            self.written.add(row.pk)
         self._writer.execute("RELEASE one")
 
     def _fail(self, error: sqlite3.Error, batch: list[_Pending]) -> StoreUnusable:
@@ -319,9 +323,13 @@ class SqliteStore(Store):
 
 
 class Row(NamedTuple):
-    """An item to write with its new revision, and the one that it must have before; None = none may exist."""
+    """An item to write with its new revision, and the one that it must have before; None = none may exist.
 
-    key: Key
+    Data objects may stand in the item; they come back as plain data.
+    """
+
+    pk: str
+    sk: str
     item: Item
     rev: int
     before: int | None
@@ -333,18 +341,25 @@ class _Pending:
     __slots__ = ("done", "error", "rows")
 
     def __init__(self, writes: Sequence[Write]) -> None:
-        self.rows = [Row(write.key, write.item, (write.expected or 0) + 1, write.expected) for write in writes]
+        self.rows = [Row(*write.key, write.item, (write.expected or 0) + 1, write.expected) for write in writes]
         self.done = False
         self.error: Exception | None = None
 
 
 def _statement(row: Row) -> tuple[str, tuple[Any, ...]]:
-    (pk, sk), item, rev, before = row
+    pk, sk, item, rev, before = row
     plain = sk.startswith(_UNINDEXED)
     given = (_encode(item), *(() if plain else map(item.get, _COLUMNS)), rev, pk, sk)
     if before is None:
         return _INSERT if plain else _INSERT_INDEXED, given
     return _UPDATE if plain else _UPDATE_INDEXED, (*given, before)
+
+
+def _encode(item: Item) -> str:
+    try:
+        return to_json(item).decode()
+    except ValueError:  # half characters from outside can be kept too, but only as ASCII
+        return json.dumps(item, separators=(",", ":"), default=asdict)
 
 
 def _item(row: tuple[Any, ...]) -> Item:

@@ -10,27 +10,29 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.budget import rules
 from shared.errors import (
+    ApprovalMismatch,
     InvalidOutput,
-    PermanentFailure,
     PolicyViolation,
     StepFailure,
     TransientFailure,
-    UnknownOutcome,
 )
-from shared.ids import sha256
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
-from shared.runtime.conversation import arguments_of, exchanges, offers
-from shared.runtime.fit import fits
+from shared.runtime import probing
+from shared.runtime.conversation import arguments_of, exchanges, offers, proposed
+from shared.runtime.denials import call_key
 from shared.runtime.host import plan_of
+from shared.runtime.outputs import checked, cleaned, output_of
 from shared.runtime.proposals import judge, notes, ready
-from shared.runtime.protocol import Ask, Opened, Outcome, used_beside
+from shared.runtime.protocol import Ask, Opened, Outcome, new_step
 from shared.runtime.scopes import COMPENSATE, split_turn, turn_number
+from shared.runtime.sharing import with_sharers
 from shared.tools.registry import Call as ToolContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
+    from shared.ledger.records import Run
     from shared.manifest import StepPlan
     from shared.ports import ModelReply, Usage
     from shared.runtime.host import StepHost
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
 
-NOTHING = Amount()
 MAX_TOKENS = 1024
 """Reply limit of an agent that sets none."""
 
@@ -59,7 +60,7 @@ def agent_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snap
         scope = host.names(task, seen, plan)
         arguments = {name: scope.render(plan.spec.get(name) or "") for name in ("system", "prompt")}
     request = model_request(plan, arguments, known.retries if known else 0)
-    hold = _model_hold(host, plan, request, seen, known)
+    hold = _model_hold(host, plan, request, seen, known or new_step(plan, path, task.epoch))
     ask = Ask(task, plan, path, hold, _stored(host, task, arguments), host.clock.now(), model=request.model)
     return Prepared(ask, lambda _: _complete(host, task, plan, request))
 
@@ -90,16 +91,15 @@ def turn_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     arguments = _first_arguments(host, known) or arguments_of(plan, agent, number, seen, host.blobs)
     request = model_request(plan, arguments, known.retries if known else 0)
     request = request._replace(tools=offers(turns.tools), turns=exchanges(arguments["turns"]))
-    shared = shared_with(path)
-    hold = _model_hold(host, plan, request, seen, known, used_beside(shared, path, seen))
+    hold = _model_hold(host, plan, request, seen, known or new_step(plan, path, task.epoch))
     stored, now = _stored(host, task, arguments), host.clock.now()
-    ask = Ask(task, plan, path, hold, stored, now, model=request.model, shared=shared)
+    ask = Ask(task, plan, path, hold, stored, now, model=request.model)
 
     def perform(_: Opened) -> Outcome:
         reply = host.models.complete(request)
         if not reply.calls:
-            output: dict[str, Any] = {"reply": _parsed(reply, plan.output), "calls": []}
-            return Outcome(used=_amount(reply.usage), output=_turned(host, task, plan, output, reply))
+            said = cleaned(plan, _parsed(reply, plan.output), reply.usage)
+            return Outcome(_amount(reply.usage), _turned(host, task, plan, {"reply": said, "calls": []}, reply))
         if reply.stop_reason == "max_tokens":
             raise InvalidOutput("The reply was cut at max_tokens, so its calls are not complete.", usage=reply.usage)
         judged = judge(reply.calls, turns.tools, last=number >= turns.most)
@@ -113,25 +113,15 @@ def turn_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
 
 
 def _turned(host: StepHost, task: Task, plan: StepPlan, output: dict[str, Any], reply: ModelReply) -> values.Value:
-    """Store a turn's reply. Raises InvalidOutput when the last one does not fit the agent's schema."""
-    wrong = fits(output["reply"], plan.output) if "reply" in output else None
-    if wrong:
-        raise InvalidOutput(f"The reply of {plan.id} does not fit its schema at {wrong}", usage=reply.usage)
-    return _checked(host, task, replace(plan, output=None), output, reply.usage)
+    """Store what a turn came to; the schema of ``plan`` is that of the agent's own output."""
+    return checked(host, task, replace(plan, output=None), output, reply.usage)
 
 
-def _model_hold(
-    host: StepHost,
-    plan: StepPlan,
-    request: ModelRequest,
-    seen: Snapshot,
-    known: Step | None,
-    beside: Amount = NOTHING,
-) -> Amount:
+def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Snapshot, step: Step) -> Amount:
     """Return the worst case. The bound that needs no request is used where it fits; else the provider counts."""
     bound = _amount(host.models.ceiling(request))
-    spent = beside + (known.spent if known else Amount())
-    if rules.short(seen.head, bound) or rules.step_short(plan.budget, spent, bound):
+    own = with_sharers(step, seen)
+    if any(rules.lacking(seen.head, bound)) or any(rules.step_refusals(plan.budget, own, bound, 0)):
         return _amount(host.models.ceiling(request, exact=True))
     return bound
 
@@ -139,19 +129,7 @@ def _model_hold(
 def _complete(host: StepHost, task: Task, plan: StepPlan, request: ModelRequest) -> Outcome:
     reply = host.models.complete(request)
     output = _parsed(reply, plan.output)
-    return Outcome(used=_amount(reply.usage), output=_checked(host, task, plan, output, reply.usage))
-
-
-def _checked(host: StepHost, task: Task, plan: StepPlan, output: Any, usage: Usage | None = None) -> values.Value:
-    """Store what a call returned. Raises InvalidOutput when it does not fit its schema or is no JSON at all."""
-    try:
-        wrong = fits(output, plan.output)
-        stored = _stored(host, task, output)
-    except (PermanentFailure, RecursionError) as error:
-        raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
-    if wrong:
-        raise InvalidOutput(f"The output of {plan.id} does not fit its schema at {wrong}", usage=usage)
-    return stored
+    return Outcome(used=_amount(reply.usage), output=checked(host, task, plan, output, reply.usage))
 
 
 def _parsed(reply: ModelReply, schema: Mapping[str, Any] | None) -> Any:
@@ -169,7 +147,7 @@ def llm_router_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen:
     known, scope = seen.step(path), host.names(task, seen, plan)
     arguments = _first_arguments(host, known) or {"system": _ROUTER_SYSTEM, "prompt": _router_prompt(plan, scope)}
     request = model_request(plan, arguments, known.retries if known else 0)
-    hold = _model_hold(host, plan, request, seen, known)
+    hold = _model_hold(host, plan, request, seen, known or new_step(plan, path, task.epoch))
     ask = Ask(task, plan, path, hold, _stored(host, task, arguments), host.clock.now(), model=request.model)
 
     def perform(_: Opened) -> Outcome:
@@ -177,7 +155,7 @@ def llm_router_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen:
         names = {route["to"] for route in plan.spec["routes"]}
         chosen = reply.text.strip() if reply.text.strip() in names else plan.spec["default"]
         decision = {"route": chosen, "answer": reply.text[:500], "strategy": "llm"}
-        kept = _checked(host, task, plan, decision, reply.usage)
+        kept = checked(host, task, plan, decision, reply.usage)
         return Outcome(used=_amount(reply.usage), output=kept, route=chosen)
 
     return Prepared(ask, perform)
@@ -196,24 +174,18 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     known, now = seen.step(path), host.clock.now()
     tool = plan.spec["tool"]
     arguments = _first_arguments(host, known)
+    if arguments is None and "with" not in plan.spec:
+        arguments = proposed(path, tool, seen, host.blobs)
     if arguments is None:
-        if "with" not in plan.spec:
-            raise PolicyViolation(f"No turn has proposed {path}, so it has no arguments.")
         names = host.names(task, seen, plan, **_undone_call(host, path, seen))
         arguments = names.render(plan.spec["with"] or {})
     stored = _stored(host, task, arguments)
-    check_approval(plan, task, seen, stored.digest)
-    entry = known.call if known and known.call else ledger_entry(task, plan, path, stored.digest, now)
+    entry = _intent(seen.run, plan, path, stored.digest, known, now)
+    check_approval(plan, task, seen, entry)
     hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
-    ask = Ask(task, plan, path, hold, stored, now, call=entry, shared=shared_with(path))
+    ask = Ask(task, plan, path, hold, stored, now, call=entry)
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
     return Prepared(ask, lambda opened: _invoke(host, task, plan, opened, arguments, call))
-
-
-def shared_with(path: str) -> str:
-    """Return what the paths of those begin with that share a budget with a call: its agent's turns and calls."""
-    agent, inside = split_turn(path)
-    return f"{agent}/" if inside else ""
 
 
 def _undone_call(host: StepHost, path: str, seen: Snapshot) -> dict[str, Any]:
@@ -222,30 +194,32 @@ def _undone_call(host: StepHost, path: str, seen: Snapshot) -> dict[str, Any]:
     if undone is None or undone.call is None or undone.path == path:
         return {}
     call = {"idempotency_key": undone.call.key, "arguments": values.load(undone.arguments, host.blobs)}
-    return {"call": call, "result": values.load(undone.output, host.blobs)}
+    return {"call": call, "result": output_of(undone, host.blobs)}
 
 
-def ledger_entry(task: Task, plan: StepPlan, path: str, digest: str, now: int) -> Call:
-    """Return the intent of a call. Its key is the same on every attempt of one dispatch."""
-    tool = plan.spec["tool"]
-    key = sha256(f"{task.tenant}|{task.run}|{path}|1|{tool}|{digest}".encode())
-    return Call(tool=tool, risk=plan.risk, dispatch=1, digest=digest, key=key, at=now)
+def _intent(run: Run, plan: StepPlan, path: str, digest: str, known: Step | None, now: int) -> Call:
+    """Return the ledger entry of a call: that of the attempt before, or in a later epoch that of the next dispatch."""
+    if known and known.call and known.arguments:
+        return known.call
+    tool, dispatch = plan.spec["tool"], known.call.dispatch + 1 if known and known.call else 1
+    return Call(tool, plan.risk, dispatch, digest, key=call_key(run, path, tool, digest, dispatch), at=now)
 
 
-def check_approval(plan: StepPlan, task: Task, seen: Snapshot, digest: str) -> None:
+def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> None:
     """Refuse a call that a person was asked about and did not approve exactly so, or that needs a person and had none.
 
-    Raises PolicyViolation.
+    Raises PolicyViolation; ApprovalMismatch when there is an approval, but of something else.
     """
     gate = seen.gate(f"{task.scope}{plan.approved_by}") if plan.approved_by else None
+    irreversible = plan.risk == "irreversible"
     if gate is None:
-        if plan.risk == "irreversible":
+        if irreversible:
             raise PolicyViolation(f"Step {plan.id} is irreversible and no approval of it is recorded. Ask for one.")
         return
-    if gate.status != "approved" or gate.digest != digest:
-        raise PolicyViolation(
-            f"Step {plan.id} would run with arguments {digest[:12]}, but gate {gate.step} is {gate.status} for "
-            f"{gate.digest[:12]}. Ask for a new approval.",
+    if gate.status != "approved" or gate.digest != call.digest or (irreversible and gate.dispatch != call.dispatch):
+        raise ApprovalMismatch(
+            f"Step {plan.id} would run with arguments {call.digest[:12]}, dispatch {call.dispatch}, but gate "
+            f"{gate.step} is {gate.status} for {gate.digest[:12]}, dispatch {gate.dispatch}. Ask for a new approval.",
         )
 
 
@@ -255,12 +229,14 @@ def _invoke(
     used, found = opened.step.hold, None
     if opened.interrupted:
         with _doubting():
-            found = _probe(host, plan, opened, arguments, call)
+            found = probing.ask(host, plan, arguments, call, opened.step.ended or 0)
+            if found:
+                probing.check_conclusive(found, plan)
     # Only a probe that found nothing proves that the call before has not happened.
-    with _doubting() if opened.interrupted and not plan.spec.get("reconcile") else nullcontext():
-        output = found if found is not None else host.tools.invoke(plan.spec["tool"], arguments, call)
-    kept = _checked(host, task, plan, output)
-    return Outcome(used=used, output=kept, by="reconcile" if found is not None else "step")
+    with _doubting() if opened.interrupted and not found else nullcontext():
+        there = found and found.found
+        output = found.value if found and there else host.tools.invoke(plan.spec["tool"], arguments, call)
+    return Outcome(used=used, output=checked(host, task, plan, output), by="reconcile" if there else "step")
 
 
 @contextmanager
@@ -271,25 +247,6 @@ def _doubting() -> Generator[None]:
     except StepFailure as failure:
         failure.uncertain = True
         raise
-
-
-def _probe(host: StepHost, plan: StepPlan, opened: Opened, arguments: Mapping[str, Any], call: ToolContext) -> Any:
-    """Ask the far side whether an interrupted call had happened. Returns its result, or None: it had not.
-
-    Raises UnknownOutcome while "not found" proves nothing yet.
-    """
-    probe = plan.spec.get("reconcile")
-    if not probe or opened.step.call is None:
-        return None
-    from shared.definition.expressions import evaluate, render  # noqa: PLC0415 - only after an interruption
-
-    names = {"call": {"idempotency_key": call.idempotency_key, "arguments": dict(arguments)}}
-    answer = host.tools.invoke(probe["tool"], render(probe["with"], names), call)
-    if evaluate(probe["found"], {**names, "result": answer}) is True:
-        return answer
-    if host.clock.now() < opened.step.call.at + int((probe.get("conclusive_after") or 0) * 1000):
-        raise UnknownOutcome(f"{probe['tool']} did not find the interrupted call, which proves nothing so early.")
-    return None
 
 
 def _first_arguments(host: StepHost, known: Step | None) -> Any:

@@ -7,23 +7,35 @@ time-out from crash. The cascade first raises the fence, so a zombie's late resu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shared.ledger.records import Failure, Gate, Head, Step
-from shared.runtime import protocol
+from shared.ledger.records import Failure, Gate, Step
+from shared.runtime import probing, protocol
 from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_at, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import FALLBACK, closed, container_of, fail_item, graph_at, is_part_of, range_of, root_scope
+from shared.runtime.scopes import (
+    FALLBACK,
+    closed,
+    container_of,
+    fail_item,
+    graph_at,
+    is_part_of,
+    range_of,
+    root_scope,
+    stands_for,
+)
 from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
 from shared.runtime.unwinding import close_scope, stop_parts
+from shared.runtime.visits import TIMEOUTS, Case, Visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.ledger.records import Run
     from shared.manifest import Manifest, Retry, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
@@ -32,8 +44,6 @@ ENTRY_RETRIES = 3
 """How often a step that makes no call is entered again after the engine interrupted it."""
 CONTAINERS = frozenset({"map", "loop", "turns"})
 """What holds other steps and calls nothing itself."""
-TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
-"""Error names by which the engine says that time ran out."""
 
 Action = dict[str, Any]
 
@@ -48,17 +58,15 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     manifest, journal = host.manifest(task), host.journal(task)
     path = task.path
     plan = plan_at(host, task, path)
-    stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
-    whole = _fails_whole(manifest, task.scope)
     seen = journal.read({*host.keys(task, plan), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
-    if is_part_of(seen.run, path):  # what follows its failure is for the whole to decide
-        plan, stand_in = replace(plan, on_error="fail", fallback=None), None
+    whole, plan = _fails_whole(manifest, task.scope), _plan_in(seen.run, plan, path)
+    stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
     visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
     if _child_goes_on(host, task, seen, unwind_machine):
         return act("recheck", _patience(seen.step(path), plan, host.clock.now()))
     action, after = journal.transact(seen, lambda again: decide(again, visit))
     step = after.step(path)
-    if step and step.settled:
+    if step and step.settled and not stands_for(after.run, path):
         settle(host, task, step)
     elif manifest.slots:
         give_slots(host, task)
@@ -69,6 +77,16 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     elif action["action"] == "fail" and task.scope:
         close_scope(host, journal, f"{container_of(task.scope)}[" if visit.whole else task.scope, unwind_machine)
     return action
+
+
+def _plan_in(run: Run, plan: StepPlan, path: str) -> StepPlan:
+    """Return a step's plan as it is in force in the run: what a map or loop fails of there is for its parent to judge.
+
+    A range of one fails with its run. All of one settles as failed, and its parent's step then fails of the same.
+    """
+    if not stands_for(run, path):
+        return plan
+    return replace(plan, on_error="fail" if is_part_of(run, path) else "continue", fallback=None, apart=False)
 
 
 def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) -> bool:
@@ -87,7 +105,7 @@ def _patience(step: Step | None, plan: StepPlan, now: int) -> float:
 
     It may wait for a person's word on a call, for days; the history of the execution has an end.
     """
-    due = (step.started or now if step else now) + plan.timeout * 1000
+    due = (step.opened or now if step else now) + plan.timeout * 1000
     return min(max(CHILD_PAUSE, (now - due) / 4), LONGEST_CHILD_PAUSE)
 
 
@@ -100,57 +118,10 @@ def _fails_whole(manifest: Manifest, scope: str) -> bool:
 
 CHILD_PAUSE, LONGEST_CHILD_PAUSE = 2_000, 900_000
 """First and longest pause (ms) before looking again whether a child that must end has ended."""
+LONGEST_DOUBT = 900_000
+"""Longest pause (ms) for which a probe's proof is waited for before a person is asked."""
 GATE_PAUSE, LONGEST_GATE_PAUSE = 5_000, 900_000
 """First and longest pause (ms) before a gate whose handler failed is announced again; it can be decided meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """One visit of the cascade: whose failure, by which plan, when (ms), and where randomness comes from.
-
-    ``whole`` = the first item that fails ends the map or loop that the step stands in.
-    """
-
-    task: Task
-    plan: StepPlan
-    now: int
-    jitter: Callable[[float], float]
-    stand_in: StepPlan | None = None
-    whole: bool = False
-
-    @property
-    def id(self) -> str:
-        """Engine retries of the same state entry are the same visit."""
-        return self.task.entry.rsplit("|", 1)[0]
-
-    @property
-    def engine_failure(self) -> Failure:
-        """What the engine's error name tells when the handler could not write a class."""
-        if self.task.error in TIMEOUTS:
-            return Failure("timeout", "The attempt's time was over.", uncertain=True)
-        message = f"The process ended without an answer ({self.task.error or 'no error name'})."
-        return Failure("transient", message, uncertain=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """The records at hand, and what else is to be written with the step: other steps, events."""
-
-    seen: Snapshot
-    head: Head
-    step: Step
-    notes: tuple[Note, ...] = ()
-    others: tuple[Step, ...] = ()
-
-    @property
-    def beside(self) -> Step | None:
-        """The step's fallback, if it has begun."""
-        found = next(iter(self.others), None) or self.seen.step(f"{self.step.path}{FALLBACK}")
-        return None if found and found.status == "ready" else found
-
-    def noted(self, note: Note) -> Case:
-        """Return the case with one more event."""
-        return replace(self, notes=(*self.notes, note))
 
 
 def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
@@ -170,7 +141,7 @@ def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
 def _in_failed_item(case: Case, visit: Visit) -> Change[Action]:
     """End a step whose item has failed around it; only what became of its call is still for a person to say."""
     if protocol.in_doubt(case.step) or protocol.in_doubt(case.beside):
-        return _pause(case, visit, "unknown_outcome")
+        return _doubt(case, visit)
     return _remember(case, visit, act("fail")) if case.notes or case.step.slot else Change(act("fail"))
 
 
@@ -207,13 +178,13 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
     failure = case.step.failure or visit.engine_failure
     case = replace(case, step=replace(case.step, failure=failure))
     if case.step.status == "unknown" or failure.error_class == "unknown_outcome" or _in_doubt(case.step, visit.plan):
-        return _pause(case, visit, "unknown_outcome")
-    if failure.error_class == "budget":
-        return _pause(case, visit, "budget_exceeded")
+        return _doubt(case, visit)
+    if failure.pause or failure.error_class == "budget":
+        return _pause(case, visit, failure.pause or "budget_exceeded")
     if _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
-    if _leaves_doubt(case, visit):
-        return _pause(case, visit, "unknown_outcome")
+    if _leaves_doubt(case, visit) or (protocol.in_doubt(case.step) and _until_probe(case, visit) is not None):
+        return _doubt(case, visit)
     if _may_stand_in(case, visit.plan):
         # One that was chosen before and left nothing was interrupted: it is begun again a few times.
         again = replace(case.step, retries=case.step.retries + (case.step.action == act("fallback")))
@@ -238,6 +209,25 @@ def _leaves_doubt(case: Case, visit: Visit) -> bool:
     return protocol.in_doubt(case.step) and not asks
 
 
+def _doubt(case: Case, visit: Visit) -> Change[Action]:
+    """Have the far side asked what became of the call, where the definition says how; else, or in vain, a person."""
+    pause = _until_probe(case, visit)
+    if pause is None:
+        return _pause(case, visit, "unknown_outcome")
+    if case.step.status != "unknown":
+        case = case.noted(Note("step_unknown", case.step.path, case.step.attempt))
+    head, step = protocol.park(case.head, case.step, "unknown_outcome")
+    return _remember(replace(case, head=head, step=step), visit, act("retry", pause))
+
+
+def _until_probe(case: Case, visit: Visit) -> int | None:
+    """Return the milliseconds until the far side is asked about the step's call; None = it is not, or much later."""
+    if protocol.in_doubt(case.beside):
+        return None
+    pause = probing.patient_pause(visit.plan, case.step, visit.now)
+    return pause if pause is None or pause <= LONGEST_DOUBT else None
+
+
 def _given_up(case: Case, visit: Visit) -> Case:
     """Take step and fallback from a process that is dead or out of time: charge the hold, raise the fence."""
     for step in (case.step, case.beside):
@@ -256,7 +246,7 @@ def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
     """Decide for a gate that nobody has decided: expired, or its handler died before the mail was out."""
     # The token's own time-out is the expiry, however late its handler had started.
     if visit.now < gate.expires and visit.task.error != "States.Timeout":
-        wait = min(GATE_PAUSE * 2.0**case.step.retries, LONGEST_GATE_PAUSE)
+        wait = min(GATE_PAUSE * 2.0 ** min(case.step.retries, 10), LONGEST_GATE_PAUSE)
         again = replace(case.step, retries=case.step.retries + 1)
         return _remember(replace(case, step=again), visit, act("retry", min(wait, gate.expires - visit.now)))
     rule = visit.plan.spec["on_expiry"]
@@ -284,8 +274,9 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
 def _unrecorded(case: Case, visit: Visit) -> bool:
     """Tell whether a step without effect was only interrupted by the engine: entering it again costs nothing."""
     makes_no_call = case.step.call is None and visit.plan.type not in {"agent", "turn", "tool"}
-    # A map or a loop has no time-out of its own: what ran out of time is one of our tasks.
-    interrupted = visit.engine_failure.error_class == "transient" or visit.plan.type in CONTAINERS
+    # A map or a loop without a run of its own has no time-out: what ran out of time is one of our tasks.
+    whole = visit.plan.type in CONTAINERS and not visit.plan.apart
+    interrupted = visit.engine_failure.error_class == "transient" or whole
     same = case.step.failure == visit.engine_failure
     return makes_no_call and interrupted and same and case.step.retries < ENTRY_RETRIES
 
@@ -349,7 +340,10 @@ def _fail(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
 
 def _pause(case: Case, visit: Visit, reason: str) -> Change[Action]:
     head, step = protocol.park(case.head, case.step, reason)
-    case = replace(case, head=head, step=step).noted(Note("step_paused", step.path, step.attempt, {"reason": reason}))
+    data, failure = {"reason": reason}, step.failure
+    if reason == "budget_exceeded" and failure and failure.dimension:
+        data |= {"level": failure.level or "", "dimension": failure.dimension}
+    case = replace(case, head=head, step=step).noted(Note("step_paused", step.path, step.attempt, data))
     return _remember(case, visit, act("park"))
 
 

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shared import values
 from shared.budget import rules
-from shared.errors import BudgetExceeded, Conflict, PermanentFailure, StepFailure, failure_named
+from shared.errors import Conflict, PermanentFailure, StepFailure, failure_named
 from shared.ids import ulid_from
 from shared.ledger.records import Amount, Failure, Park, Run, Step
 from shared.runtime import protocol
 from shared.runtime.ending import execution_input, request
 from shared.runtime.envelopes import envelope
-from shared.runtime.fit import fits
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.maps import items_of, sinks
+from shared.runtime.outputs import fits, output_of
 from shared.runtime.protocol import Outcome
+from shared.runtime.rebirth import is_to_go_on, resume_child
 from shared.runtime.runs import NewRun, StartRequest
-from shared.runtime.scopes import is_part, range_of
+from shared.runtime.scopes import is_part, range_of, whole_of
 from shared.runtime.settle import register, settle
 from shared.runtime.steps import NotOpened, check_open, record_failure, result, skipped
 from shared.runtime.task import Task, run_task
@@ -63,7 +64,9 @@ def run_as_child(host: Host, task: Task, beginning: Beginning) -> None:
     journal = host.journal(task)
     seen = journal.read(beginning.keys())
     step = seen.step(task.path)
-    if step is None or (not step.settled and (step.child is None or step.status == "retrying")):
+    if is_to_go_on(step):
+        step = resume_child(host, task, journal, seen)
+    elif step is None or (not step.settled and (step.child is None or step.status == "retrying")):
         step = _begin(host, task, beginning, journal, seen)
     if step.settled or step.child is None:
         settle(host, task, step)
@@ -136,9 +139,9 @@ class Birth:
         check_open(seen)
         limits = self.limits(seen)
         hold = Amount(usd=limits.usd or 0, tokens=limits.tokens or 0, steps=limits.steps or 0)
-        refusal = rules.short(seen.head, hold)
-        if refusal:
-            raise BudgetExceeded(str(refusal))
+        refusals = tuple(rules.refusals(seen.head, hold, int((limits.active_time or 0) * 1000), self.now))
+        if refusals and seen.run.budget_mode != "audit":
+            raise protocol.exceeded(refusals[0])
         child = child_id(task.run, task.path, known.attempt + 1, self.now)
         waiting = replace(
             known,
@@ -148,10 +151,12 @@ class Birth:
             hold=hold,
             failure=None,
             started=known.started or self.now,
+            opened=self.now,
         )
         note = Note("child_started", task.path, waiting.attempt, {"child": child, **self.told()})
+        notes = (*protocol.would_refuse(task.path, waiting.attempt, refusals), note)
         writes = tuple(self.new(seen.run, child, limits).writes())
-        return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), (note,), writes)
+        return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), notes, writes)
 
     def limits(self, seen: Snapshot) -> Limits:
         """Return the child's limits."""
@@ -163,7 +168,7 @@ class Birth:
 
     def new(self, parent: Run, child: str, limits: Limits) -> NewRun:
         """Return the child's run."""
-        asked = StartRequest(parent.tenant, parent.initiator, "sub_workflow", {})
+        asked = StartRequest(parent.tenant, parent.initiator, "sub_workflow", {}, budget_mode=parent.budget_mode)
         return NewRun(child, self.published, asked, self.given, self.now, limits, f"{parent.id}|{self.task.path}")
 
 
@@ -203,7 +208,7 @@ def answer_parent(host: Host, tenant: str, child: str) -> None:
 
 def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
     """Return the failure with which a part of a map ends the whole map: its first one, where one is enough."""
-    if not ended.run.part:
+    if not ended.run.part or not is_part(ended.run.part):
         return None
     plan = plan_of(host.definitions.manifest(ended.run.workflow, ended.run.version), range_of(ended.run.part)[0])
     if plan.type != "map" or plan.spec["on_failure"] != "fail_fast":
@@ -215,21 +220,35 @@ def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
 
 
 def _part_output(host: Host, ended: Snapshot) -> Any:
-    whole = ended.step(range_of(ended.run.part or "")[0])
-    return values.load(whole.output if whole else None, host.blobs)
+    return output_of(ended.step(whole_of(ended.run.part or "")), host.blobs)
+
+
+def _part_outcome(host: Host, ended: Snapshot) -> Outcome:
+    """Return what a part's map or loop came to. A range of one never fails: its output says what has."""
+    whole = ended.step(whole_of(ended.run.part or ""))
+    if whole and whole.failure and not is_part(ended.run.part or ""):
+        return Outcome(failure=whole.failure)
+    return Outcome(output=values.store(_part_output(host, ended), host.blobs, ended.run.tenant))
 
 
 def _outcome(host: Host, ended: Snapshot) -> Outcome:
-    spent = sum((step.spent for step in ended.steps()), Amount())
+    spent = sum((step.spent for step in ended.steps()), Amount()) - (ended.run.charged or Amount())
     if ended.head.ended != "completed":
         kind = "timeout" if ended.head.ended == "timed_out" else "permanent"
         failure = failure_named(kind, f"Run {ended.run.id} has {ended.head.ended}: {ended.head.reason or ''}")
         return Outcome(used=spent, failure=protocol.failure_of(failure))
+    try:
+        return replace(_result(host, ended), used=spent)
+    except StepFailure as failure:  # what it has returned was not written by us
+        return Outcome(used=spent, failure=protocol.failure_of(failure))
+
+
+def _result(host: Host, ended: Snapshot) -> Outcome:
     if ended.run.part:
-        return Outcome(used=spent, output=values.store(_part_output(host, ended), host.blobs, ended.run.tenant))
+        return _part_outcome(host, ended)
     outputs = sinks(host, run_task(ended.run, ended.head.epoch), ended)
     output = {"run": ended.run.id, "status": ended.head.ended, "outputs": outputs}
-    return Outcome(used=spent, output=values.store(output, host.blobs, ended.run.tenant))
+    return Outcome(output=values.store(output, host.blobs, ended.run.tenant))
 
 
 @dataclass(frozen=True, slots=True)

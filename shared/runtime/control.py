@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
+from shared.budget.tenant import give_back
 from shared.errors import InvalidOutput, StepFailure, TransientFailure
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent
-from shared.runtime.fit import fits
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note
+from shared.runtime.outputs import check_attested, fits
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import range_of
+from shared.runtime.scopes import whole_of
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 
@@ -92,18 +93,21 @@ def choose(plan: StepPlan, scope: Scope) -> str:
 def finish(host: Host, task: Task) -> dict[str, Any]:
     """Write the run's end after its last state: record what was never reached, then the one terminal event.
 
-    Raises NotOpened when the run is unwinding, TransientFailure when something has not settled.
+    Raises NotOpened when the run is unwinding, TransientFailure when something has not settled, AttestationMismatch
+    when a result was not written by us: the run then ends as stopped.
     """
     manifest, journal = host.manifest(task), host.journal(task)
     seen = journal.read_all()
+    for step in seen.steps():
+        check_attested(step)
     seen = seen if seen.run.part else skip_unreached(host, task, seen)
-    ended, _ = journal.transact(seen, lambda again: _completed(again, manifest, task, host.clock.now()))
+    ended, _ = journal.transact(seen, lambda again: _completed(host, task, manifest, again))
     if seen.run.parent:
         answer_parent(host, task.tenant, task.run)
     return {"status": ended}
 
 
-def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Change[str]:
+def _completed(host: Host, task: Task, manifest: Manifest, seen: Snapshot) -> Change[str]:
     head = seen.head
     if head.ended:
         return Change(head.ended)
@@ -112,12 +116,14 @@ def _completed(seen: Snapshot, manifest: Manifest, task: Task, now: int) -> Chan
     missing = _unsettled(manifest, seen)
     if missing or head.open or head.paused or head.waiting:
         raise TransientFailure(f"The run cannot complete: {', '.join(missing) or 'a step'} has not settled.")
-    return Change("completed", (replace(head, ended="completed", ended_at=now),), (Note("run_completed"),))
+    ended = replace(head, ended="completed", ended_at=host.clock.now())
+    run, back = give_back(host.store, seen.run, ended)
+    return Change("completed", (ended, *run), (Note("run_completed"),), back)
 
 
 def _unsettled(manifest: Manifest, seen: Snapshot) -> list[str]:
     """Return the steps of the run's own graph that have not settled: of a part, the map or loop that it stands for."""
     if seen.run.part is None:
         return unsettled(manifest, "", seen)
-    whole = seen.step(range_of(seen.run.part)[0])
+    whole = seen.step(whole_of(seen.run.part))
     return [] if whole and whole.settled else [seen.run.part]

@@ -11,9 +11,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from shared import values
+from shared.errors import PolicyViolation
 from shared.ledger.records import revive
 from shared.manifest import Limits
 from shared.ports import Exchange, Offer, Proposal, Result
+from shared.runtime.outputs import output_of
 from shared.runtime.proposals import call_path, too_many
 from shared.runtime.scopes import COMPENSATE, is_call, split_turn, turn_path
 
@@ -38,7 +40,7 @@ Said = dict[str, Any]
 
 
 def with_turns(store: Store, journal: Journal, plan: StepPlan, path: str, seen: Snapshot) -> Snapshot:
-    """Return the snapshot with what a turn or a call needs besides: for a turn, the turns and calls before it.
+    """Return the snapshot with what a turn or a call needs besides: the turns and calls before it, the turn it is of.
 
     Where they share a budget everything is read again, the head first: nothing that another one takes of it meanwhile
     passes unseen. Other steps need nothing besides.
@@ -48,7 +50,11 @@ def with_turns(store: Store, journal: Journal, plan: StepPlan, path: str, seen: 
         return seen
     if plan.budget != Limits():
         return journal.read_all()
-    return seen if is_call(path) else seen.with_(map(revive, store.query(journal.pk, f"STEP#{agent}/turn[")))
+    if is_call(path):
+        turn = path.rpartition("/call[")[0]
+        known = seen.step(path)
+        return seen if known and known.arguments else seen.with_(journal.read([f"STEP#{turn}"]).records)
+    return seen.with_({one.sk: one for one in map(revive, store.query(journal.pk, f"STEP#{agent}/turn["))})
 
 
 def arguments_of(plan: StepPlan, agent: str, number: int, seen: Snapshot, blobs: Blobs) -> dict[str, Any]:
@@ -100,7 +106,20 @@ def _said(turn: str, seen: Snapshot, blobs: Blobs) -> Said | None:
 
 def reply_of(turn: Step | None, blobs: Blobs) -> dict[str, Any] | None:
     """Return a turn's reply: ``text``, ``calls``, ``dropped``, or ``reply`` for the last one. None = it had none."""
-    return values.load(turn.output, blobs) if turn and turn.status == "completed" else None
+    return output_of(turn, blobs) if turn and turn.status == "completed" else None
+
+
+def proposed(path: str, tool: str, seen: Snapshot, blobs: Blobs) -> dict[str, Any]:
+    """Return the arguments with which a turn has proposed the call at ``path``: its record has none in a later epoch.
+
+    Raises PolicyViolation when no turn has.
+    """
+    turn, _, number = path.rpartition("/call[")
+    calls: list[Any] = (reply_of(seen.step(turn), blobs) or {}).get("calls", [])
+    call: dict[str, Any] = dict(enumerate(calls)).get(int(number[:-1])) or {}
+    if call.get("tool") != tool or call.get("refused"):
+        raise PolicyViolation(f"No turn has proposed {path}, so it has no arguments.")
+    return call["arguments"]
 
 
 def _name(tool: str) -> str:
@@ -112,7 +131,7 @@ def _result(call: Mapping[str, Any], record: Step | None, blobs: Blobs) -> Resul
     if call["refused"]:
         return Result(f"Not called: {call['refused']}.", failed=True)
     if record is not None and record.status == "completed":
-        return Result(_cut(json.dumps(values.load(record.output, blobs), ensure_ascii=False), LONGEST_RESULT))
+        return Result(_cut(json.dumps(output_of(record, blobs), ensure_ascii=False), LONGEST_RESULT))
     if record is None or record.status == "skipped" or record.failure is None:
         return Result("A person has decided that this call does not count.", failed=True)
     failure = record.failure

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict
+from shared.redaction import redacted_text
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import definition_path, root_scope
+from shared.runtime.scopes import entry_of, root_scope
 
 if TYPE_CHECKING:
     from shared.ledger.records import Ending, Head
@@ -21,7 +22,7 @@ REASON_BYTES = 400
 
 def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
     """Mark the head as unwinding towards ``ending``: nothing opens any more, what is open may still close."""
-    reason = reason.encode(errors="replace")[:REASON_BYTES].decode(errors="ignore")
+    reason = redacted_text(reason).encode(errors="replace")[:REASON_BYTES].decode(errors="ignore")
     note = Note("run_unwinding", None, None, {"towards": ending, "reason": reason})
     return replace(head, unwinding=ending, reason=reason), note
 
@@ -61,5 +62,4 @@ def execution_input(seen: Snapshot) -> dict[str, Any]:
     """Return an execution's input: which run it serves. It has the same size for every run."""
     run, head = seen.run, seen.head
     pin = {"id": run.id, "tenant": run.tenant, "workflow": run.workflow, "version": run.version, "epoch": head.epoch}
-    part = definition_path(run.part) if run.part else ""
-    return {"run": pin, "scope": root_scope(run), "routes": {}, "part": part}
+    return {"run": pin, "scope": root_scope(run), "routes": {}, "part": entry_of(run)}

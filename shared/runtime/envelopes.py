@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.budget import rules
 from shared.ledger.records import Amount
 from shared.manifest import Limits
 from shared.ports import Key, Write
+from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.raising import raised_run
+from shared.runtime.scopes import is_apart
 
 if TYPE_CHECKING:
     from shared.budget.rules import Refusal
@@ -43,11 +46,20 @@ def share(head: Head, parts: int, now: int) -> Limits:
     return Limits(of(head.left_usd), of(head.left_tokens), of(head.left_steps), seconds)
 
 
+def within(limits: Limits, own: Limits) -> Limits:
+    """Return the smaller limit of each dimension."""
+
+    def least(one: Any, other: Any) -> Any:
+        return other if one is None else one if other is None else min(one, other)
+
+    return Limits(*(least(getattr(limits, each.name), getattr(own, each.name)) for each in fields(Limits)))
+
+
 def find_more(host: Host, journal: Journal, seen: Snapshot, refusal: Refusal) -> bool:
     """Move what a run is short of into its envelope. Returns whether there was something: asking again makes sense.
 
-    A part takes it from the whole. A whole takes back what its parts have not used. Only parts share like that: a
-    sub-workflow has limits of its own.
+    A part takes it from the whole, and so does a map or loop with a run of its own, as far as its budget goes. A whole
+    takes back what those have not used. Only they share like that: a sub-workflow has limits of its own.
     """
     if refusal.level != "run":
         return False
@@ -60,9 +72,10 @@ def _take_more(host: Host, journal: Journal, seen: Snapshot, refusal: Refusal) -
         return False
     parent, path = run.parent.split("|", 1)
     above = Journal(host.store, host.clock, run.tenant, parent)
+    budget = plan_of(host.definitions.manifest(run.workflow, run.version), path).budget
     while True:
         known = above.read(["RUN", f"STEP#{path}"])
-        found = above.transact(known, _Move(host, journal, path, refusal).down)[0]
+        found = above.transact(known, lambda again: _Move(host, journal, path, refusal).down(again, budget))[0]
         if not isinstance(found, Short):
             return found
         short = replace(refusal, wanted=found.wanted, left=found.left)
@@ -73,7 +86,7 @@ def _take_more(host: Host, journal: Journal, seen: Snapshot, refusal: Refusal) -
 def _take_back(host: Host, journal: Journal, refusal: Refusal, but: str) -> bool:
     """Move up what parts have not used, until it is enough; ``but`` is the path of the part that it is for."""
     whole = journal.read_all()
-    parts = [step for step in whole.steps() if step.type == "part" and step.path != but and step.status == "waiting"]
+    parts = [step for step in whole.steps() if is_apart(step) and step.path != but and step.status == "waiting"]
     for part in parts:
         below = Journal(host.store, host.clock, whole.run.tenant, part.child or "")
         known = journal.read(["RUN", part.sk])
@@ -95,8 +108,8 @@ class _Move:
     def __init__(self, host: Host, below: Journal, path: str, refusal: Refusal) -> None:
         self._host, self._below, self._path, self._refusal = host, below, path, refusal
 
-    def down(self, seen: Snapshot) -> Change[bool | Short]:
-        """Give the part what it is missing now."""
+    def down(self, seen: Snapshot, budget: Limits) -> Change[bool | Short]:
+        """Give the part what it is missing now, as far as ``budget`` lets it have that much."""
         step, child, now = seen.step(self._path), self._below.read(["RUN"]), self._host.clock.now()
         if step is None or not _shares(seen, step, child):
             return Change(_NOTHING)
@@ -104,6 +117,8 @@ class _Move:
         available = self._left(seen.head, now)
         if missing <= 0:
             return Change(_MOVED)
+        if not _allowed(budget, child.run, self._refusal.dimension, missing):
+            return Change(_NOTHING)
         if available < missing:
             return Change(Short(missing, available))
         return self._moved(seen.head, step, child, missing)
@@ -123,7 +138,7 @@ class _Move:
         held = replace(step, hold=step.hold + more)
         note = Note("child_raised", step.path, None, {"dimension": self._refusal.dimension, "by": by})
         above, below = rules.carve(head, more, active / 1000), rules.give_back(child.head, more, Amount(), active)
-        writes = (self._write(child.head, below), self._write(child.run, _raised(child.run, more, active)))
+        writes = (self._write(child.head, below), self._write(child.run, raised_run(child.run, more, active)))
         return Change(_MOVED, (above, held), (note,), writes)
 
     def _left(self, head: Head, now: int) -> int:
@@ -142,6 +157,15 @@ def _shares(seen: Snapshot, step: Step, child: Snapshot) -> bool:
     return step.child == child.run.id and not step.settled and not over
 
 
+def _allowed(budget: Limits, run: Run, dimension: str, more: int) -> bool:
+    """Tell whether the run's limit may rise by ``more``: what it was given and what it holds is its whole limit."""
+    if dimension == "active_time":
+        most = None if budget.active_time is None else int(budget.active_time * 1000)
+        return most is None or (run.limit_active or 0) + more <= most
+    most = getattr(budget, dimension)
+    return most is None or (getattr(run, f"limit_{dimension}") or 0) + more <= most
+
+
 def _left(head: Head, dimension: str, now: int) -> int:
     """Return what is left of a dimension that has a limit (nano-USD, tokens, steps, ms)."""
     found = rules.active_left(head, now) if dimension == "active_time" else getattr(head, f"left_{dimension}")
@@ -151,16 +175,3 @@ def _left(head: Head, dimension: str, now: int) -> int:
 def _amount(dimension: str, number: int) -> tuple[Amount, int]:
     """Return so much of a dimension as an amount and milliseconds of active time."""
     return (Amount(), number) if dimension == "active_time" else (Amount(**{dimension: number}), 0)
-
-
-def _raised(run: Run, more: Amount, active: int) -> Run:
-    def plus(limit: int | None, by: int) -> int | None:
-        return None if limit is None else limit + by
-
-    return replace(
-        run,
-        limit_usd=plus(run.limit_usd, more.usd),
-        limit_tokens=plus(run.limit_tokens, more.tokens),
-        limit_steps=plus(run.limit_steps, more.steps),
-        limit_active=plus(run.limit_active, active),
-    )

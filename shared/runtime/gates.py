@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from shared import values
 from shared.errors import Conflict, Forbidden, NotFound, PermanentFailure, StepFailure, StepTimeout, TransientFailure
-from shared.ids import sha256
 from shared.ledger.records import Failure, Gate, Head, Step
+from shared.redaction import redacted_text
 from shared.runtime import protocol
+from shared.runtime.denials import asks_again, decided_again, request_id
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import graph_at
+from shared.runtime.parking import answered, send_word
+from shared.runtime.scopes import PAUSE, graph_at, scope_of
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 from shared.runtime.task import run_task
@@ -105,8 +107,10 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         values.store(scope.render(dict(approved.spec.get("with") or {})), host.blobs, task.tenant) if approved else None
     )
     excluded = run.initiator if plan.spec.get("not_initiator") else None
+    before = seen.step(f"{task.scope}{approved.id}") if approved else None
+    dispatch = before.call.dispatch + 1 if before and before.call else 1
     return Gate(
-        id=sha256(f"{run.id}|{task.path}".encode())[:16],
+        id=request_id(run.id, task.path, *([str(task.epoch)] if task.epoch > 1 else [])),
         path=task.path,
         step=plan.id,
         approves=approved.id if approved else None,
@@ -114,6 +118,7 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         risk=approved.risk if approved else None,
         arguments=arguments,
         digest=arguments.digest if arguments else "",
+        dispatch=dispatch,
         subject=str(scope.render(plan.spec.get("subject") or f"Decide {plan.id} of {run.workflow}"))[:200],
         show=values.store(scope.render(plan.spec.get("show") or {}), host.blobs, task.tenant),
         roles=tuple(plan.spec["approvers"]),
@@ -244,15 +249,28 @@ def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     Raises NotFound, Forbidden (the initiator may not), or Conflict: decided otherwise, expired, the run is unwinding,
     or ``digest`` is not what the gate is bound to.
     """
-    now = host.clock.now()
-    seen = journal.read([f"GATE#{path}", f"STEP#{path}", "RUN"])
+    now, word = host.clock.now(), replace(word, note=redacted_text(word.note))
+    seen = _read_gate(journal, path)
     gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now))
+    if not gate.token:
+        send_word(host, after, f"{scope_of(path)}{gate.approves}")
+        return gate
     step = after.step(path)
     if step and step.settled:
         # The gate's own state only goes on; whoever waits for it elsewhere in the graph is woken by whoever settles it.
         settle(host, run_task(after.run, after.head.epoch, path), step)
     answer(host, gate)
     return gate
+
+
+def _read_gate(journal: Journal, path: str) -> Snapshot:
+    """Read what a decision is about; of a gate that was asked once more, also the parked step that waits for it."""
+    seen = journal.read([f"GATE#{path}", f"STEP#{path}", "RUN"])
+    gate = seen.gate(path)
+    if gate is None or gate.token:
+        return seen
+    step = f"{scope_of(path)}{gate.approves}"
+    return journal.read([f"GATE#{path}", f"STEP#{path}", "RUN", f"STEP#{step}", f"PARK#{step}{PAUSE}"])
 
 
 def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]:
@@ -266,8 +284,18 @@ def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]
     decided = replace(gate, status=word.decision, decided=now, by=word.by, note=word.note, tenant_pending=None)
     head = replace(seen.head, waiting=seen.head.waiting - 1)
     data = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
+    parked = asks_again(seen, decided)
+    if parked:
+        return _decided_again(seen, decided, head, parked, data)
     closed, note = _closed(head, step, decided, now)
     return Change(decided, (head, closed, decided), (Note("gate_decided", path, None, data), note))
+
+
+def _decided_again(seen: Snapshot, gate: Gate, head: Head, parked: Step, data: Mapping[str, Any]) -> Change[Gate]:
+    """Let a parked step go on whose gate was decided once more; the gate's own step has settled long ago."""
+    records, notes = decided_again(head, parked, gate)
+    answer = answered(seen, parked.path, "retry" if gate.status == "approved" else "recheck")
+    return Change(gate, (*records, gate, answer), (Note("gate_decided", gate.path, None, data), *notes))
 
 
 def _closed(head: Head, step: Step, gate: Gate, now: int) -> tuple[Step, Note]:
@@ -295,6 +323,8 @@ def _refuse(head: Head, gate: Gate, word: Word, now: int) -> None:
 
 def answer(host: Host, gate: Gate) -> None:
     """Send a decided gate's outcome to its token: success, or a failure that leads to the cascade."""
+    if not gate.token:
+        return  # the parked step that it was asked for once more holds the token, and is answered by its own record
     if gate.status == "approved":
         host.engine.succeed(gate.token, {"status": "completed", "route": ""})
     elif gate.status != "open":

@@ -63,7 +63,7 @@ class Host:
 
     def keys(self, task: Task, plan: StepPlan) -> set[str]:
         """Return the sort keys that deciding about ``plan`` in the task's scope needs."""
-        return keys_for(self.manifest(task), plan, task.scope)
+        return set(keys_for(self.manifest(task), plan, task.scope))
 
     def names(self, task: Task, seen: Snapshot, plan: StepPlan | None = None, **extra: Any) -> Scope:
         """Return the names that expressions see in the task's scope; with ``plan``, its merged ``inputs`` too."""
@@ -94,9 +94,9 @@ def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:
     if inside:
         return _inside(plan_of(manifest, agent), inside, template)
     scope = scope_of(path)
-    if is_part(path):
-        return part_plan(path.removeprefix(scope))
     plan = graph_at(manifest, scope).get(path.removeprefix(scope))
+    if plan is None and is_part(path):
+        return part_plan(path.removeprefix(scope))
     if plan is None:
         raise PermanentFailure(f"Version {manifest.hash[:12]} of {manifest.workflow} has no step {path}.")
     return plan

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from shared.errors import StepFailure
+from shared.runtime.outputs import check_attested
 from shared.runtime.scope import mentions_inputs
 
 if TYPE_CHECKING:
@@ -31,8 +32,14 @@ READY, BROKEN = Verdict("ready"), Verdict("broken")
 def verdict(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdict:
     """Decide whether the step may run, from its sources' records in ``seen``.
 
-    Raises StepFailure when that depends on a condition which cannot be evaluated: the step fails of it.
+    Raises StepFailure when that depends on a condition which cannot be evaluated: the step fails of it; and
+    AttestationMismatch when a source's result was not written by us. What has a run of its own may run: its parent has
+    decided that.
     """
+    if seen.run.part == f"{prefix}{plan.id}":
+        return READY
+    for edge in plan.needs:
+        check_attested(seen.step(f"{prefix}{edge.source}"))
     joined = foreseen(plan, prefix, seen, scope)
     if joined.kind == "broken":
         edges = [edge for edge in plan.needs if _edge(edge, plan, prefix, seen, scope)[1] == "broken"]

@@ -7,13 +7,15 @@ because after a lost answer it is asked again with the records that it already w
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from shared.errors import NotFound, StoreConflict, TransientFailure
 from shared.ledger.record import Record, replace
 from shared.ledger.records import Event, Gate, Head, Kept, Park, Run, Step, revive, run_partition
 from shared.ports import Key, Write
+from shared.runtime.epochs import gate_now, step_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,18 +30,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.010, 0.160
 """Full jitter between tries, in seconds (explored for 50 writers at once)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """An event to append; its number and time are given when it is committed."""
 
     type: str
     path: str | None = None
     attempt: int | None = None
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    data: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Records of one run, by sort key, as they were read together.
 
     ``asked`` are the sort keys that were read: those without a record are known to have had none. ``whole`` = every
@@ -66,15 +66,21 @@ class Snapshot:
             raise NotFound("There is no such run.")
         return run
 
+    @property
+    def epoch(self) -> int:
+        """The run's epoch; records of an earlier one are read as ``shared.runtime.epochs`` says."""
+        head = self.records.get("HEAD")
+        return head.epoch if isinstance(head, Head) else 1
+
     def step(self, path: str) -> Step | None:
         """The record of a step instance, if anything has happened to it."""
         record = self.records.get(f"STEP#{path}")
-        return record if isinstance(record, Step) else None
+        return step_now(record, self.epoch) if isinstance(record, Step) else None
 
     def gate(self, path: str) -> Gate | None:
         """The record of a gate, if it was reached."""
         record = self.records.get(f"GATE#{path}")
-        return record if isinstance(record, Gate) else None
+        return gate_now(record, self.epoch) if isinstance(record, Gate) else None
 
     def park(self, path: str) -> Park | None:
         """The record of a registered token."""
@@ -83,11 +89,14 @@ class Snapshot:
 
     def steps(self) -> list[Step]:
         """All step records of the snapshot."""
-        return [record for record in self.records.values() if isinstance(record, Step)]
+        epoch = self.epoch
+        return [step_now(record, epoch) for record in self.records.values() if isinstance(record, Step)]
 
     def gates(self) -> list[Gate]:
         """All gate records of the snapshot."""
-        return [record for record in self.records.values() if isinstance(record, Gate)]
+        epoch = self.epoch
+        found = (gate_now(record, epoch) for record in self.records.values() if isinstance(record, Gate))
+        return [gate for gate in found if gate]
 
     def parks(self) -> list[Park]:
         """All registered tokens of the snapshot."""
@@ -97,9 +106,9 @@ class Snapshot:
         """All kept events of the snapshot, in the order of their arrival."""
         return sorted((one for one in self.records.values() if isinstance(one, Kept)), key=lambda kept: kept.at)
 
-    def with_(self, records: Iterable[Record]) -> Snapshot:
-        """Return the snapshot with ``records`` put in."""
-        return Snapshot({**self.records, **{record.sk: record for record in records}}, self.asked, self.whole)
+    def with_(self, records: Mapping[str, Record]) -> Snapshot:
+        """Return the snapshot with ``records``, by sort key, put in."""
+        return Snapshot({**self.records, **records}, self.asked, self.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +153,7 @@ class Journal:
         rest = self.read(["RUN"])
         kinds = ("GATE#", "KEPT#", "PARK#", "STEP#")
         items = [item for kind in kinds for item in self._store.query(self.pk, kind)]
-        known = rest.with_(revive(item) for item in items)
+        known = rest.with_({record.sk: record for record in map(revive, items)})
         return Snapshot(known.records, known.asked, whole=True)
 
     def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:
@@ -172,37 +181,43 @@ class Journal:
             self._clock.sleep(self._clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
         raise TransientFailure(f"The run's records changed {ATTEMPTS} times under this decision. It is tried again.")
 
+    def writes(self, seen: Snapshot, change: Change[Any]) -> tuple[Write, ...]:
+        """Return what ``change`` wants of ``seen`` as writes, to become part of another run's transaction."""
+        records, events = self._numbered(seen, change)
+        return (*(self._write(seen, record) for record in (*records.values(), *events)), *change.elsewhere)
+
     def _same(self, seen: Snapshot, change: Change[T]) -> set[str]:
         return {*seen.asked, *seen.records, *(record.sk for record in change.records)}
 
     def _commit(self, seen: Snapshot, change: Change[T]) -> Snapshot:
-        records = self._numbered(seen, change)
-        self._store.commit([*(self._write(seen, record) for record in records), *change.elsewhere])
-        kept = [replace(record, rev=self._rev(seen, record) + 1) for record in records if not isinstance(record, Event)]
-        return seen.with_(kept)
+        records, events = self._numbered(seen, change)
+        writes = [self._write(seen, record) for record in (*records.values(), *events)]
+        self._store.commit([*writes, *change.elsewhere])
+        return seen.with_({sk: replace(record, rev=self._rev(seen, sk) + 1) for sk, record in records.items()})
 
-    def _numbered(self, seen: Snapshot, change: Change[T]) -> list[Record]:
-        """Return the records to write: with events, the head counts them and each gets its number."""
+    def _numbered(self, seen: Snapshot, change: Change[T]) -> tuple[dict[str, Record], list[Event]]:
+        """Return the records to write, by sort key, and the events: the head counts them and each gets its number."""
         records = {record.sk: record for record in change.records}
         if not change.notes:
-            return list(records.values())
+            return records, []
         head = records.get("HEAD", seen.records.get("HEAD"))
         if not isinstance(head, Head):
             raise NotFound("There is no such run.")
         records["HEAD"] = replace(head, seq=head.seq + len(change.notes))
-        now = self._clock.now()
-        events = (
-            Event(seq=head.seq + n, at=now, type=note.type, path=note.path, attempt=note.attempt, data=dict(note.data))
-            for n, note in enumerate(change.notes, 1)
+        return records, [self.event(head, note, n) for n, note in enumerate(change.notes, 1)]
+
+    def event(self, head: Head, note: Note, after: int = 1) -> Event:
+        """Return a note as the event that stands ``after`` so many others behind the head's last one."""
+        data = dict(note.data)
+        return Event(
+            seq=head.seq + after, at=self._clock.now(), type=note.type, path=note.path, attempt=note.attempt, data=data
         )
-        return [*records.values(), *events]
 
     def _write(self, seen: Snapshot, record: Record) -> Write:
-        rev = self._rev(seen, record)
-        return Write(Key(self.pk, record.sk), record.to_item(), rev or None)
+        return Write(Key(self.pk, record.sk), record.to_item(), self._rev(seen, record.sk) or None)
 
-    def _rev(self, seen: Snapshot, record: Record) -> int:
-        known = seen.records.get(record.sk)
+    def _rev(self, seen: Snapshot, sk: str) -> int:
+        known = seen.records.get(sk)
         return known.rev if known else 0
 
 

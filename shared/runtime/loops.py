@@ -13,8 +13,9 @@ from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.maps import body_output
+from shared.runtime.outputs import output_of
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import is_own, is_part_of, range_of
+from shared.runtime.scopes import is_own, is_part_of, range_of, stands_for
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
@@ -51,7 +52,7 @@ def turn(host: Host, task: Task, decide: Next) -> Step:
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read_all()
     step = _turn(host, task, plan, journal, seen, decide)
-    if step.settled and not is_part_of(seen.run, task.path):
+    if step.settled and not stands_for(seen.run, task.path):
         settle(host, task, step)
     return step
 
@@ -138,4 +139,4 @@ def _end_part(host: Host, task: Task, known: Step, seen: Snapshot, **told: Any) 
 def _outputs(host: Host, body: Task, seen: Snapshot) -> dict[str, Any]:
     """Return the outputs of all steps of an iteration, as ``loop.previous`` shows them."""
     steps = [step for step in seen.steps() if is_own(step.path, body.scope)]
-    return {step.path.removeprefix(body.scope): values.load(step.output, host.blobs) for step in steps}
+    return {step.path.removeprefix(body.scope): output_of(step, host.blobs) for step in steps}

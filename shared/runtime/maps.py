@@ -13,8 +13,9 @@ from shared.runtime import protocol
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.outputs import output_of
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import is_part_of, order_at, part_path, range_of
+from shared.runtime.scopes import is_part_of, order_at, part_path, range_of, stands_for
 from shared.runtime.settle import settle, skip_unreached, unsettled
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
@@ -43,9 +44,9 @@ def enter(host: Host, task: Task, *, split: bool) -> Step:
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read(host.keys(task, plan))
     step = seen.step(task.path)
-    if step is None or not (step.settled or step.arguments):
+    if step is None or step.status == "ready" or not (step.settled or step.attempt):
         step = _enter(host, task, plan, journal, seen, split=split)
-    if step.settled and not is_part_of(seen.run, task.path):
+    if step.settled and not stands_for(seen.run, task.path):
         settle(host, task, step)
     return step
 
@@ -59,17 +60,18 @@ def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snaps
         entry = verdict(plan, task.scope, seen, host.names(task, seen))
         if entry.kind == "skip":
             return skipped(host, plan, task.path, entry.reason, journal, seen)
-        items = _items(host, task, plan, seen)
+        items = values.load(fresh.arguments, host.blobs) if fresh.arguments else items_over(host, task, plan, seen)
     except StepFailure as failure:
         record_failure(host, task, plan, task.path, failure)
         raise
-    stored, now = values.store(items, host.blobs, task.tenant), host.clock.now()
+    stored, now = fresh.arguments or values.store(items, host.blobs, task.tenant), host.clock.now()
     parts = parts_of(plan.split, len(items)) if split and plan.split else 0
     frozen = replace(fresh, status="running", failure=None, attempt=1, started=now, arguments=stored, parts=parts)
     return journal.transact(seen, lambda again: _entered(again, frozen, len(items)))[0]
 
 
-def _items(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> list[Any]:
+def items_over(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> list[Any]:
+    """Return the items of a map that is about to be entered. Raises PermanentFailure."""
     items = host.names(task, seen, plan).render(plan.spec["over"])
     if not isinstance(items, list):
         raise PermanentFailure(f"Map {task.path} is over {type(items).__name__}, not over a list.")
@@ -92,7 +94,7 @@ def parts_of(how: Split, count: int) -> int:
 
 def _entered(seen: Snapshot, frozen: Step, count: int) -> Change[Step]:
     known = seen.step(frozen.path)
-    if known and (known.settled or known.arguments):
+    if known and (known.settled or known.attempt) and known.status != "ready":
         return Change(known)
     check_open(seen)
     data = {"items": count} | ({"parts": frozen.parts} if frozen.parts else {})
@@ -109,7 +111,7 @@ def collect_map(host: Host, task: Task) -> dict[str, Any]:
     step = seen.step(task.path)
     if step is None or not step.settled:
         step = _collect(host, task, plan, journal, seen)
-    if not is_part_of(seen.run, task.path):
+    if not stands_for(seen.run, task.path):
         settle(host, task, step)
     return {"status": step.status, "route": ""}
 
@@ -155,7 +157,7 @@ def part_paths(host: Host, step: Step) -> list[str]:
 def _part_results(host: Host, path: str, part: Step | None) -> list[dict[str, Any]]:
     _, first, last = range_of(path)
     if part and part.status == "completed":
-        told = items_of(values.load(part.output, host.blobs))
+        told = items_of(output_of(part, host.blobs))
         return told or all_failed(
             range(first, last + 1), Failure("permanent", f"{path} does not say what became of it.")
         )
@@ -194,7 +196,7 @@ def sinks(host: Host, task: Task, seen: Snapshot) -> dict[str, Any]:
     for name in order_at(host.manifest(task), task.scope):
         step = seen.step(f"{task.scope}{name}")
         if step and step.status == "completed" and not plan_of(host.manifest(task), step.path).dependents:
-            outputs[name] = values.load(step.output, host.blobs)
+            outputs[name] = output_of(step, host.blobs)
     return outputs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import InvalidRequest
+from shared.runtime.apart import run_apart
 from shared.runtime.cascade import cascade
 from shared.runtime.children import run_child
 from shared.runtime.control import finish, run_free
@@ -34,6 +35,7 @@ OPERATIONS: dict[str, Callable[[Host, Task], Any]] = {
     "split": split_map,
     "segment": turn_segment,
     "part": run_part,
+    "apart": run_apart,
     "await": await_step,
     "park": park_step,
     "slot": take_slot,

@@ -40,5 +40,5 @@ def _start(host: Host, pk: str, unwind_machine: str) -> None:
         return
     if seen.head.unwinding:
         start_unwinding(host, seen, unwind_machine)
-    elif seen.head.seq == 1:
+    elif seen.head.seq == seen.head.began:
         execute(host, seen)

@@ -14,12 +14,15 @@ from shared import values
 from shared.budget.rules import NANO
 from shared.errors import Conflict, InvalidRequest, NotFound
 from shared.ledger.records import Head, Park, Run, Step
+from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.cascade import act
+from shared.runtime.denials import NEEDS_APPROVAL, deny
 from shared.runtime.ending import begin, request, start_unwinding
-from shared.runtime.fit import fits
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.outputs import fits
+from shared.runtime.raising import fund, raised
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
@@ -27,11 +30,12 @@ from shared.runtime.slots import SLOT, give_slots
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from shared.budget.shards import Amounts
     from shared.manifest import StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
 
-Resumption = Literal["retry", "skip", "accept", "fail"]
+Resumption = Literal["retry", "skip", "accept", "did_not_happen", "fail"]
 
 
 def await_step(host: Host, task: Task) -> None:
@@ -75,18 +79,25 @@ def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
     step = seen.step(path)
     if seen.head.unwinding or seen.head.ended:
         return act("fail")
-    if step is None or (step.status in protocol.PARKED and not step.settled):
+    if step is None or (step.status in protocol.PARKED and not step.settled) or step.reason == NEEDS_APPROVAL:
         return None
-    return act("retry")
+    return act("recheck" if step.status == "failed" else "retry")
 
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """How much a person adds to the run's limits."""
+    """How much a person adds to the run's limits, and to the step's own; ``active_time`` in milliseconds."""
 
     usd: Decimal | None = None
     tokens: int = 0
     steps: int = 0
+    active_time: int = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        """What is added, by dimension, in whole units."""
+        usd = int((self.usd or 0) * NANO)
+        return {"usd": usd, "tokens": self.tokens, "steps": self.steps, "active_time": self.active_time}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +118,18 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     plan = plan_of(host.manifest(task), task.path)
     accepted = _accepted(host, task, plan, order)
     journal = host.journal(task)
-    seen = journal.read(_resume_keys(task.path))
+    seen = journal.read(_resume_keys(task.path, plan))
     if order.action == "fail":
         _fail_whole(host, seen, task, order, unwind_machine)
     now = host.clock.now()
-    _, after = journal.transact(seen, lambda again: decide_resume(again, task.path, order, accepted, now))
-    _send(host, after, task.path)
+    more = order.more.amounts if order.more else {}
+
+    def decide(again: Snapshot) -> Change[None]:
+        change = decide_resume(again, task.path, order, accepted, now)
+        return replace(change, elsewhere=fund(host, again.run, more))
+
+    _, after = journal.transact(seen, decide)
+    send_word(host, after, task.path)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
     return after
@@ -127,14 +144,16 @@ def _fail_whole(host: Host, seen: Snapshot, task: Task, order: Order, unwind_mac
         seen = above.read(["RUN"])
 
 
-def _resume_keys(path: str) -> set[str]:
+def _resume_keys(path: str, plan: StepPlan) -> set[str]:
     """Return the sort keys that deciding about a paused step needs: itself, what stands beside it and around it."""
     own = path.removesuffix(COMPENSATE).removesuffix(FALLBACK)
     steps = {f"STEP#{one}" for one in (path, own, f"{own}{FALLBACK}")}
-    return {*steps, *frame_keys(scope_of(own)), f"PARK#{_pause_path(path)}", "RUN"}
+    gate = {f"GATE#{scope_of(own)}{plan.approved_by}"} if plan.approved_by else set[str]()
+    return {*steps, *gate, *frame_keys(scope_of(own)), f"PARK#{_pause_path(path)}", "RUN"}
 
 
-def _send(host: Host, seen: Snapshot, path: str) -> None:
+def send_word(host: Host, seen: Snapshot, path: str) -> None:
+    """Answer the token with which the step at ``path`` is parked, if a person's word has been recorded."""
     park, answer = seen.park(_pause_path(path)), _answer(seen, path)
     if park and park.token and answer:
         host.engine.succeed(park.token, answer)
@@ -147,7 +166,7 @@ def _accepted(host: Host, task: Task, plan: StepPlan, order: Order) -> protocol.
     wrong = fits(order.result, plan.output)
     if wrong:
         raise InvalidRequest(f"The given result does not fit the output schema of {plan.id} at {wrong}")
-    stored = values.store(order.result, host.blobs, task.tenant)
+    stored = values.store(redacted(order.result, plan.output), host.blobs, task.tenant)
     return protocol.Outcome(output=stored, route=_route(plan, order.result), by="person")
 
 
@@ -177,25 +196,42 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     beside = seen.step(f"{path}{FALLBACK}")
     if step.status == "unknown" and order.action == "retry" and not _repeatable(seen, step, beside):
         raise Conflict(
-            f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then accept its "
-            "result, skip the step, or fail the run.",
+            f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then say accept with "
+            "its result, did_not_happen, skip, or fail.",
             code="unknown_outcome",
         )
     if step.type in {"map", "loop"} and order.action == "retry":
         what = f"Step {path} is a {step.type}: accept a result, skip it or fail the run. Its failed parts stay failed."
         raise Conflict(what, code="not_retryable")
-    run, head = _raised(seen.run, replace(head, paused=head.paused - 1), order.more)
+    head = replace(head, paused=head.paused - 1)
+    run, head, step = raised(seen.run, head, step, order.more.amounts) if order.more else ((), head, step)
+    if order.action == "did_not_happen":
+        return _denied(seen.with_({"HEAD": head}), step, run, order, now)
     head, step, notes = _resumed(head, step, order, accepted, now)
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
-    note = Note("step_resumed", path, None, {"action": order.action, "by": order.by})
-    # The answer stands in the registration, so that it is sent even if this process dies now; and it is written even
-    # where there is none yet, so that one which comes meanwhile is seen.
-    park = seen.park(_pause_path(path)) or Park(path=_pause_path(path), kind="pause")
-    parked = replace(park, answer="fail" if order.action == "fail" else "retry")
+    data = {"action": order.action, "by": order.by} | ({"raised": order.more.amounts} if order.more else {})
+    note = Note("step_resumed", path, None, data)
+    parked = answered(seen, path, "fail" if order.action == "fail" else "retry")
     records = (head, step, *stand_in, parked, *protocol.beside(step, seen), *run)
     return Change(None, records, (note, *notes))
+
+
+def _denied(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
+    answer, records, notes = deny(seen, step, order.by, now)
+    parked = (answered(seen, step.path, answer),) if answer else ()
+    note = Note("step_resumed", step.path, None, {"action": order.action, "by": order.by})
+    return Change(None, (*records, *parked, *run), (note, *notes))
+
+
+def answered(seen: Snapshot, path: str, answer: str) -> Park:
+    """Return the registration of the parked step with its answer, which is sent even if this process dies now.
+
+    It is written even where there is none yet, so that one which comes meanwhile is seen.
+    """
+    park = seen.park(_pause_path(path)) or Park(path=_pause_path(path), kind="pause")
+    return replace(park, answer=answer)
 
 
 def _repeatable(seen: Snapshot, step: Step, beside: Step | None) -> bool:
@@ -234,26 +270,3 @@ def _resumed(
     # What may have happened stays known: the next attempt looks for it first.
     doubt = step.failure if protocol.uncertain(step) else None
     return head, replace(step, status="retrying", retries=0, failure=doubt, reason=None), ()
-
-
-def _raised(run: Run, head: Head, more: Raise | None) -> tuple[tuple[Run, ...], Head]:
-    if more is None:
-        return (), head
-    usd = int((more.usd or 0) * NANO)
-    raised = replace(
-        run,
-        limit_usd=_plus(run.limit_usd, usd),
-        limit_tokens=_plus(run.limit_tokens, more.tokens),
-        limit_steps=_plus(run.limit_steps, more.steps),
-    )
-    left = replace(
-        head,
-        left_usd=_plus(head.left_usd, usd),
-        left_tokens=_plus(head.left_tokens, more.tokens),
-        left_steps=_plus(head.left_steps, more.steps),
-    )
-    return (raised,), left
-
-
-def _plus(limit: int | None, more: int) -> int | None:
-    return None if limit is None else limit + more

@@ -16,20 +16,19 @@ from shared.errors import PermanentFailure, failure_named
 from shared.ledger.records import Failure, Step
 from shared.manifest import part_plan
 from shared.runtime import protocol
+from shared.runtime.apart import HALF, ApartBirth, context_of
 from shared.runtime.children import Birth, run_as_child
-from shared.runtime.envelopes import share
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.loops import advance, begin_loop, settle_loop, turn
 from shared.runtime.maps import enter, numbers, part_paths
-from shared.runtime.runs import NewRun, StartRequest
-from shared.runtime.scope import inside_names
-from shared.runtime.scopes import part_path, place_of, range_of
+from shared.runtime.outputs import output_of
+from shared.runtime.scope import keys_inside
+from shared.runtime.scopes import part_path, range_of
 from shared.runtime.steps import NotOpened
 
 if TYPE_CHECKING:
-    from shared.ledger.records import Run
-    from shared.manifest import Limits, StepPlan
+    from shared.manifest import StepPlan
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal, Snapshot
     from shared.runtime.task import Task
@@ -81,7 +80,7 @@ def _next_segment(host: Host, task: Task, plan: StepPlan, journal: Journal, seen
 
 def _told(host: Host, part: Step) -> dict[str, Any]:
     """Return what a part of a loop says of itself; one that ended early says why."""
-    told = values.load(part.output, host.blobs) if part.status == "completed" else None
+    told = output_of(part, host.blobs) if part.status == "completed" else None
     if isinstance(told, dict) and "error" in told:
         return cast("dict[str, Any]", told)
     failure = part.failure or Failure("permanent", f"Part {part.path} has {part.status}.")
@@ -104,10 +103,8 @@ class _Part:
 
     def keys(self) -> set[str]:
         """Return the sort keys that the part's beginning depends on: the whole, and what the body names outside."""
-        manifest, scope = self._host.manifest(self._task), self._task.scope
-        named = {place_of(name, manifest, scope) for name in inside_names(self._container)} - {None}
-        keys = self._host.keys(self._task, self.plan) | self._host.keys(self._task, self._container)
-        return keys | {f"STEP#{path}" for path in named} | {f"STEP#{self._before}"}
+        around = keys_inside(self._host.manifest(self._task), self._container, self._task.scope)
+        return self._host.keys(self._task, self.plan) | around | {f"STEP#{self._before}"}
 
     @property
     def _before(self) -> str:
@@ -124,20 +121,16 @@ class _Part:
             return journal.transact(seen, lambda again: cancel_part(again, self._task, self._host.clock.now()))[0]
         run = self._host.definitions.published(self._task.workflow, self._task.version)
         context = values.store(self._context(seen), self._host.blobs, self._task.tenant)
-        record, now = self._record(whole), self._host.clock.now()
-        birth = _PartBirth(self._task, self.plan, run, seen.run.input, now, context, record, whole.parts or _LOOP_SHARE)
+        now, records, shares = self._host.clock.now(), (self._record(whole),), max(whole.parts, HALF)
+        birth = _PartBirth(self._task, self.plan, run, seen.run.input, now, context, records, shares)
         return journal.transact(seen, birth.decide)[0]
 
     def _context(self, seen: Snapshot) -> dict[str, Any]:
-        """Return what the body's expressions see of what stands around the map or loop."""
-        names, wanted = self._host.names(self._task, seen).names, inside_names(self._container)
+        """Return what the body's expressions see of what stands around the map or loop, and of the part before."""
         before = seen.step(self._before) if self._container.type == "loop" else None
-        told = values.load(before.output, self._host.blobs) if before else None
-        return {
-            "names": {name: value for name, value in names.items() if name not in {"steps", "input"}},
-            "steps": {name: shown for name, shown in names["steps"].items() if name in wanted},
-            "previous": told["previous"] if told else None,
-        }
+        told = output_of(before, self._host.blobs)
+        around = context_of(self._host, self._task, self._container, seen)
+        return {**around, "previous": told["previous"] if told else None}
 
     def _record(self, whole: Step) -> Step:
         """Return the map's or loop's own record inside the part: entered, with its range of items or iterations."""
@@ -163,36 +156,12 @@ def cancel_part(seen: Snapshot, task: Task, now: int) -> Change[Step]:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartBirth(Birth):
-    """The beginning of a part: a run of the same version with a share of its parent's envelope, one of ``shares``."""
-
-    context: values.Value
-    record: Step
-    shares: int
+class _PartBirth(ApartBirth):
+    """The beginning of a part."""
 
     def decide(self, seen: Snapshot) -> Change[Step]:
         """Create the part, unless the whole has ended meanwhile."""
-        whole = seen.step(self.record.path)
+        whole = seen.step(self.records[0].path)
         if whole and (whole.failure or whole.settled):
             return cancel_part(seen, self.task, self.now)
         return Birth.decide(self, seen)
-
-    def limits(self, seen: Snapshot) -> Limits:
-        """Return the part's share of what is left."""
-        return share(seen.head, self.shares, self.now)
-
-    def told(self) -> dict[str, Any]:
-        """Return what the parent's event tells of the part."""
-        return {"part": self.task.step}
-
-    def new(self, parent: Run, child: str, limits: Limits) -> NewRun:
-        """Return the part's run. Its initiator and trigger are those of the whole, and so is its machine."""
-        asked = StartRequest(parent.tenant, parent.initiator, parent.trigger, {})
-        pinned = replace(self.published, machine=parent.machine)
-        above = f"{parent.id}|{self.task.path}"
-        run = NewRun(child, pinned, asked, self.given, self.now, limits, above)
-        return replace(run, part=self.task.path, context=self.context, records=(self.record,))
-
-
-_LOOP_SHARE = 2
-"""A loop has one part at a time; it begins with half of what is left."""

@@ -1,7 +1,8 @@
 """The calls that a model proposes: which of them are made, and what is recorded of the others.
 
 Whatever a model says is hostile until it has been checked here: it may name any tool, with any arguments, any number
-of times. What passes is frozen as the record of a step that is ready to run; nothing of it is ever rendered.
+of times. What passes is frozen as the record of a step that is ready to run; nothing of it is ever rendered. What looks
+like a secret is taken out before: neither the records nor the tool get it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from shared import values
 from shared.errors import PermanentFailure
 from shared.ledger.records import Step
 from shared.manifest import MOST_CALLS
-from shared.runtime.fit import fits
+from shared.redaction import redacted, redacted_text
 from shared.runtime.journal import Note
+from shared.runtime.outputs import fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,8 +48,8 @@ def judge(proposed: Sequence[Proposal], tools: Mapping[str, StepPlan], *, last: 
 def _judged(call: Proposal, tools: Mapping[str, StepPlan], *, last: bool) -> Judged:
     why = "this was the last turn" if last else _fault(call, tools)
     if not why:
-        return Judged(call.tool, call.arguments)
-    name = str(call.tool).encode(errors="backslashreplace").decode()[:LONGEST_NAME]
+        return Judged(call.tool, redacted(call.arguments))
+    name = redacted_text(str(call.tool).encode(errors="backslashreplace").decode())[:LONGEST_NAME]
     return Judged(name, _kept(call.arguments), why[:LONGEST_REASON])
 
 
@@ -61,7 +63,7 @@ def _fault(call: Proposal, tools: Mapping[str, StepPlan]) -> str:
     if size > MOST_ARGUMENTS:
         return f"its arguments have {size:,} bytes; at most {MOST_ARGUMENTS:,} are possible"
     try:
-        wrong = fits(call.arguments, tools[call.tool].spec["parameters"])
+        wrong = fits(redacted(call.arguments), tools[call.tool].spec["parameters"])
     except RecursionError:
         wrong = "they are nested too deeply"
     return f"its arguments do not fit: {wrong}" if wrong else ""
@@ -79,7 +81,10 @@ def _kept(arguments: Any) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         return {}
     size = _size(arguments)
-    return cast("dict[str, Any]", arguments) if size is not None and size <= MOST_KEPT else {}
+    try:
+        return cast("dict[str, Any]", redacted(arguments)) if size is not None and size <= MOST_KEPT else {}
+    except RecursionError:
+        return {}
 
 
 def ready(judged: Sequence[Judged], turn: str, task: Task, blobs: Blobs) -> tuple[Step, ...]:
@@ -97,6 +102,11 @@ def ready(judged: Sequence[Judged], turn: str, task: Task, blobs: Blobs) -> tupl
         for number, call in enumerate(judged)
         if not call.refused
     )
+
+
+def is_proposed(step: Step) -> bool:
+    """Tell whether the step is a call that has been proposed in this epoch, and not made yet."""
+    return step.status == "ready" and step.tool is not None and step.arguments is not None
 
 
 def notes(judged: Sequence[Judged], turn: str, dropped: int) -> Iterator[Note]:

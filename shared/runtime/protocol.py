@@ -8,19 +8,24 @@ Each recognises its own earlier success, so it may be asked again after a lost a
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shared.budget import rules
 from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
 from shared.ids import sha256
 from shared.ledger.record import replace
-from shared.ledger.records import Amount, Call, Failure, Gate, Head, Step
+from shared.ledger.records import NOTHING, Amount, Call, Failure, Gate, Head, Step
+from shared.redaction import redacted_text
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scope_of
+from shared.runtime.sharing import with_sharers
 from shared.values import Value, canonical
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shared.manifest import StepPlan
     from shared.runtime.task import Task
 
@@ -29,6 +34,7 @@ LONGEST_WISH = 24 * 3600
 """Most seconds that a far side may ask us to wait; more (or no number at all) is none of its business."""
 PARKED = frozenset({"paused", "unknown"})
 """Statuses in which a step waits for a person's word; the head counts them."""
+_FRESH = Step(path="", step="", type="", status="running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,8 @@ Opening = Opened | Done | Held | Stopped | Refused
 class Ask:
     """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms.
 
-    ``shared`` is what the paths of those begin with that share its step's budget.
+    ``mode`` says what becomes of what does not fit: "enforce" = the step fails, "try" = it is only told, "audit" = it
+    is noted and the attempt opens.
     """
 
     task: Task
@@ -85,7 +92,7 @@ class Ask:
     now: int
     call: Call | None = None
     model: str | None = None
-    shared: str = ""
+    mode: Literal["enforce", "try", "audit"] = "enforce"
 
 
 def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
@@ -94,21 +101,14 @@ def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
     known = _already(step, ask.task) or stopped(seen, step, ask.task)
     if known:
         return Change(known)
-    beside = used_beside(ask.shared, ask.path, seen)
     if not step.open:
-        return _reserve(ask, seen.head, step, beside, ())
+        return _reserve(ask, seen, seen.head, step, ())
     if ask.plan.risk != "read" and ask.now < step.lease:
         return Change(Held(step.lease))
     head, step, lost = abandon(seen.head, step, ask.now)
     if ask.plan.risk == "irreversible":
         return _unknown(head, step, lost)
-    return _reserve(ask, head, step, beside, (lost,))
-
-
-def used_beside(shared: str, path: str, seen: Snapshot) -> Amount:
-    """Return what others have taken of the budget of the step at ``path``: those whose paths begin with ``shared``."""
-    others = [one for one in seen.steps() if shared and one.path.startswith(shared) and one.path != path]
-    return sum((one.spent + one.hold for one in others), Amount())
+    return _reserve(ask, seen, head, step, (lost,))
 
 
 def _already(step: Step, task: Task) -> Opening | None:
@@ -119,7 +119,7 @@ def _already(step: Step, task: Task) -> Opening | None:
 
 def new_step(plan: StepPlan, path: str, epoch: int) -> Step:
     """Return the record of a step to which nothing has happened yet."""
-    return Step(path=path, step=plan.id, type=plan.type, status="running", epoch=epoch)
+    return replace(_FRESH, path=path, step=plan.id, type=plan.type, epoch=epoch)
 
 
 def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
@@ -141,8 +141,9 @@ def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, St
     What the attempt used was never learned, so its whole hold stays charged.
     """
     note = Note("attempt_lost", step.path, step.attempt, {"used": shown(step.hold), "error": error})
-    spent = step.spent + step.hold
-    freed = replace(step, open=False, fence=step.fence + 1, hold=Amount(), spent=spent, holder=None)
+    spent, active = step.spent + step.hold, active_after(step, min(now, step.until))
+    freed = replace(step, open=False, fence=step.fence + 1, hold=NOTHING, spent=spent, active=active, holder=None)
+    freed = replace(freed, ended=min(now, step.lease))  # its call cannot have begun later
     # An attempt is not active beyond its time-out, but whatever closed after that was.
     over = min(now, max(step.until, head.last_close))
     return rules.release(head, step.hold, step.hold, over), freed, note
@@ -154,13 +155,13 @@ def _unknown(head: Head, step: Step, lost: Note) -> Change[Opening]:
     return Change(Stopped("the outcome of its call is unknown"), (head, unknown), (lost, note))
 
 
-def _reserve(ask: Ask, head: Head, step: Step, beside: Amount, notes: tuple[Note, ...]) -> Change[Opening]:
+def _reserve(ask: Ask, seen: Snapshot, head: Head, step: Step, notes: tuple[Note, ...]) -> Change[Opening]:
     interrupted = bool(notes) or uncertain(step)
     if step.arguments and step.arguments.digest != ask.arguments.digest:
         raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
-    admitted = _admit(ask, head, step.spent + beside)
-    if isinstance(admitted, rules.Refusal):
-        return _refuse(ask, head, step, admitted, notes)
+    refusals = _refusals(ask, head, step, seen)
+    if refusals and ask.mode != "audit":
+        return _refuse(ask, head, step, refusals[0], notes)
     opened = replace(
         step,
         status="running",
@@ -175,11 +176,18 @@ def _reserve(ask: Ask, head: Head, step: Step, beside: Amount, notes: tuple[Note
         arguments=ask.arguments,
         model=ask.model,
         failure=None,
+        probes=0,
         started=step.started or ask.now,
         opened=ask.now,
     )
+    audited = would_refuse(ask.path, opened.attempt, refusals)
     note = Note("step_opened", ask.path, opened.attempt, {"hold": shown(ask.hold), "model": ask.model})
-    return Change(Opened(opened, interrupted), (admitted, opened), (*notes, note))
+    return Change(Opened(opened, interrupted), (_admitted(ask, head), opened), (*notes, *audited, note))
+
+
+def would_refuse(path: str, attempt: int, refusals: Iterable[rules.Refusal]) -> tuple[Note, ...]:
+    """Return the events by which an audit tells what would have been refused."""
+    return tuple(Note("budget_would_refuse", path, attempt, refusal.data()) for refusal in refusals)
 
 
 def uncertain(step: Step) -> bool:
@@ -194,9 +202,14 @@ def in_doubt(step: Step | None) -> bool:
     return step.status == "unknown" or (uncertain(step) and step.call is not None and step.call.risk != "read")
 
 
+def active_after(step: Step, now: int) -> int:
+    """Return the active time (ms) of all attempts of a step whose open one ends ``now``."""
+    return step.active + max(0, now - (step.opened or now))
+
+
 def unopened(step: Step, failure: Failure) -> Failure:
     """Return a failure that came before anything was opened: the doubt that it leaves is that of the call before."""
-    return Failure(failure.error_class, failure.message, failure.retry_after, uncertain=uncertain(step))
+    return dataclasses.replace(failure, uncertain=uncertain(step))
 
 
 def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
@@ -206,18 +219,26 @@ def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
     return counted, replace(step, status=status, reason=reason)
 
 
-def _admit(ask: Ask, head: Head, spent: Amount) -> Head | rules.Refusal:
-    """Reserve for the attempt. A compensation is never refused: not undoing would cost more."""
+def _refusals(ask: Ask, head: Head, step: Step, seen: Snapshot) -> tuple[rules.Refusal, ...]:
+    """Return what does not fit. A compensation is never refused: not undoing would cost more."""
     if ask.path.endswith(COMPENSATE):
-        return rules.reserve(head, ask.hold)
+        return ()
     timeout = int(ask.plan.timeout * 1000)
-    return rules.step_short(ask.plan.budget, spent, ask.hold) or rules.admit(head, ask.hold, timeout, ask.now)
+    own = rules.step_refusals(ask.plan.budget, with_sharers(step, seen), ask.hold, timeout)
+    return (*own, *rules.refusals(head, ask.hold, timeout, ask.now))
+
+
+def _admitted(ask: Ask, head: Head) -> Head:
+    undoes = ask.path.endswith(COMPENSATE)
+    return rules.reserve(head, ask.hold) if undoes else rules.admitted(head, ask.hold, ask.now)
 
 
 def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tuple[Note, ...]) -> Change[Opening]:
-    failure = unopened(step, failure_of(BudgetExceeded(str(refusal))))
+    if ask.mode == "try":
+        return Change(Refused(refusal))
+    failure = unopened(step, failure_of(exceeded(refusal)))
     failed = replace(step, status="failed", failure=failure, cascade=None)
-    note = Note("budget_refused", ask.path, None, {"level": refusal.level, "dimension": refusal.dimension})
+    note = Note("budget_refused", ask.path, None, refusal.data())
     return Change(Refused(refusal), (head, failed), (*notes, note))
 
 
@@ -249,10 +270,11 @@ def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> C
     closed = replace(
         finished(step, outcome, now, head.seq + 1),
         open=False,
-        hold=Amount(),
+        hold=NOTHING,
         holder=None,
         closed_by=opened.holder,
         spent=step.spent + used,
+        active=active_after(step, now),
     )
     note = closing_note(step, closed, used, now)
     return Change(closed, (head, closed, *beside(closed, seen), *outcome.others), (note, *outcome.notes))
@@ -266,7 +288,7 @@ def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapsh
     if stopped(seen, known or step, task):
         return Change(None)
     closed = finished(replace(known or step, started=now, attempt=step.attempt + 1), outcome, now, seen.head.seq + 1)
-    return Change(closed, (closed, *beside(closed, seen)), (closing_note(step, closed, Amount(), now),))
+    return Change(closed, (closed, *beside(closed, seen)), (closing_note(step, closed, NOTHING, now),))
 
 
 def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
@@ -279,7 +301,7 @@ def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Ch
     if known.settled or failed or known.status in PARKED or seen.head.ended:
         return Change(known)
     closed_ = finished(known, outcome, now, seen.head.seq + 1)
-    return Change(closed_, (closed_,), (closing_note(known, closed_, Amount(), now),))
+    return Change(closed_, (closed_,), (closing_note(known, closed_, NOTHING, now),))
 
 
 def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
@@ -302,7 +324,8 @@ def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
 def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Change[Step | None]:
     """Record that the step is skipped, unless something has been recorded already. None = the run is ending."""
     known = seen.step(path)
-    if known and (known.settled or known.open or known.attempt or known.status in PARKED):
+    begun = known and known.attempt and known.status != "ready"
+    if known and (known.settled or known.open or begun or known.status in PARKED):
         return Change(known)
     if seen.head.ended or seen.head.unwinding or closed(seen, scope_of(path)):
         return Change(None)
@@ -320,8 +343,16 @@ def decision_value(gate: Gate) -> Value:
 
 def failure_of(error: StepFailure) -> Failure:
     """Return the record of a failed attempt. Messages come from outside: half characters could not be stored."""
-    message = str(error)[:2000].encode(errors="backslashreplace").decode()
-    return Failure(error.error_class, message, _wish(error.retry_after), error.uncertain)
+    message = redacted_text(str(error))[:2000].encode(errors="backslashreplace").decode()
+    known = Failure(error.error_class, message, _wish(error.retry_after), error.uncertain, error.pause)
+    if isinstance(error, BudgetExceeded):
+        return dataclasses.replace(known, level=error.level, dimension=error.dimension)
+    return known
+
+
+def exceeded(refusal: rules.Refusal) -> BudgetExceeded:
+    """Return a refusal as the failure of the attempt that asked."""
+    return BudgetExceeded(str(refusal), refusal.level, refusal.dimension)
 
 
 def _wish(seconds: float | None) -> int | None:
@@ -330,12 +361,14 @@ def _wish(seconds: float | None) -> int | None:
 
 
 def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
-    """Return the step that a completed compensation has undone, or for which a completed fallback stands in."""
+    """Return the steps that a completed compensation has undone, or for which a completed fallback stands in."""
     if closed.status != "completed":
         return ()
     undone = seen.step(closed.path.removesuffix(COMPENSATE))
     if undone and undone.path != closed.path:
-        return (replace(undone, status="compensated"),)
+        main = seen.step(undone.path.removesuffix(FALLBACK))
+        stood_in = (main,) if main and main.path != undone.path and main.by == "fallback" else ()
+        return tuple(replace(one, status="compensated") for one in (undone, *stood_in))
     failed = seen.step(closed.path.removesuffix(FALLBACK))
     if failed and failed.path != closed.path:
         stood_in = Outcome(output=closed.output, route=closed.route, by="fallback")
@@ -346,6 +379,8 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
 def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
     """Return the event that an attempt's end leaves."""
     data: dict[str, Any] = {"used": shown(used), "duration_ms": now - (step.opened or now)}
+    if step.model:
+        data["model"] = step.model
     if closed.route is not None:
         data["route"] = closed.route
     if closed.failure:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
-from shared.errors import Conflict, InvalidRequest, StoreConflict
+from shared.budget.tenant import Taken, take
+from shared.errors import Conflict, InvalidRequest, StoreConflict, TenantBudgetExceeded, TransientFailure
 from shared.ids import ulid
 from shared.ledger.records import Event, Head, Request, Run, request_partition, revive, run_partition
 from shared.ports import Key, Write
+from shared.redaction import redacted
 from shared.runtime.ending import execution_input
-from shared.runtime.fit import fits
-from shared.runtime.journal import Journal
+from shared.runtime.journal import ATTEMPTS, FIRST_PAUSE, LONGEST_PAUSE, Journal
+from shared.runtime.outputs import fits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.ledger.records import Step
+    from shared.ledger.records import BudgetMode, Step
     from shared.manifest import Limits
+    from shared.ports import Store
     from shared.runtime.host import Host, Published
     from shared.runtime.journal import Snapshot
 
@@ -31,7 +33,10 @@ INPUT_LIMIT = 5 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """Who asks for a run of what; ``key`` makes repeated requests one. ``version`` None = the latest."""
+    """Who asks for a run of what; ``key`` makes repeated requests one. ``version`` None = the latest.
+
+    ``budget_mode`` "audit" = limits refuse nothing; what they would have refused is recorded.
+    """
 
     tenant: str
     initiator: str
@@ -39,18 +44,20 @@ class StartRequest:
     input: Mapping[str, Any]
     key: str | None = None
     version: int | None = None
+    budget_mode: BudgetMode = "enforce"
 
 
 def start_run(host: Host, published: Published, request: StartRequest) -> tuple[str, bool]:
     """Create the run and start its execution. Returns the run's id and whether it is new.
 
     A repeated request with the same key finishes what the first began. Raises InvalidRequest when the input does not
-    fit the workflow's schema, Conflict when the key was used for something else.
+    fit the workflow's schema, Conflict when the key was used for something else, TenantBudgetExceeded when the tenant
+    has less left than the run may use.
     """
     wrong = fits(request.input, published.manifest.input)
     if wrong:
         raise InvalidRequest(f"The input does not fit the input schema of {published.workflow} at {wrong}")
-    stored = values.store(request.input, host.blobs, request.tenant)
+    stored = values.store(redacted(request.input, published.manifest.input), host.blobs, request.tenant)
     if stored.size > INPUT_LIMIT:
         raise InvalidRequest(
             f"The input has {stored.size} bytes; the limit is {INPUT_LIMIT}. Pass large data by reference."
@@ -61,30 +68,47 @@ def start_run(host: Host, published: Published, request: StartRequest) -> tuple[
 
 
 def _create(host: Host, published: Published, request: StartRequest, stored: values.Value) -> tuple[str, bool]:
+    """Create the run, with its envelope and the memory of its key, in one transaction; again where others interfere."""
     now = host.clock.now()
-    run_id = ulid(now)
-    asked = values.digest({"workflow": published.workflow, "version": request.version, "input": stored.digest})
-    writes = NewRun(run_id, published, request, stored, now, published.manifest.budget).writes()
-    if request.key is None:
-        with suppress(StoreConflict):  # only a lost answer's own write can stand under a new id
-            host.store.commit(writes)
-        return run_id, True
-    marker = Request(key=request.key, run=run_id, digest=asked)
-    place = Key(request_partition(request.tenant, request.key), marker.sk)
-    item = {**marker.to_item(), "expires": (now + REQUEST_LIFE) // 1000}
-    try:
-        host.store.commit([Write(place, item, None), *writes])
-    except StoreConflict:
-        return _same(host, place, asked), False
-    return run_id, True
+    new = NewRun(ulid(now), published, request, stored, now, published.manifest.budget)
+    marker = _marker(new)
+    for attempt in range(ATTEMPTS):
+        try:
+            host.store.commit([*marker, *new.writes(host.store)])
+        except (StoreConflict, TenantBudgetExceeded) as error:
+            known = _known(host, new, marker)
+            if known:
+                return known, known == new.id
+            if isinstance(error, TenantBudgetExceeded):
+                raise
+            host.clock.sleep(host.clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
+        else:
+            return new.id, True
+    raise TransientFailure("The run could not be created: its tenant's budget kept changing. Try again.")
 
 
-def _same(host: Host, place: Key, asked: str) -> str:
-    item = host.store.read([place]).get(place)
+def _marker(new: NewRun) -> list[Write]:
+    """Return the write by which the request's key is remembered, if it has one."""
+    asked, key = new.request, new.request.key
+    if key is None:
+        return []
+    what = {"workflow": new.published.workflow, "version": asked.version, "input": values.digest(asked.input)}
+    what |= {"budget_mode": asked.budget_mode} if asked.budget_mode != "enforce" else {}
+    marker = Request(key=key, run=new.id, digest=values.digest(what))
+    item = {**marker.to_item(), "expires": (new.now + REQUEST_LIFE) // 1000}
+    return [Write(Key(request_partition(asked.tenant, key), marker.sk), item, None)]
+
+
+def _known(host: Host, new: NewRun, marker: list[Write]) -> str | None:
+    """Return the run that the same request has made already: an earlier one, or this one whose answer was lost."""
+    if not marker:
+        own = Key(run_partition(new.request.tenant, new.id), "HEAD")
+        return new.id if own in host.store.read([own]) else None
+    item = host.store.read([marker[0].key]).get(marker[0].key)
     known = revive(item) if item else None
     if not isinstance(known, Request):
-        raise StoreConflict("The run could not be created; try again.")
-    if known.digest != asked:
+        return None
+    if known.digest != marker[0].item["digest"]:
         raise Conflict(
             f"Idempotency-Key {known.key} was used for another workflow or input. Use a new key.",
             code="idempotency_mismatch",
@@ -110,13 +134,19 @@ class NewRun:
     context: values.Value | None = None
     records: tuple[Step, ...] = ()
 
-    def writes(self) -> list[Write]:
-        """Return the writes that create it: its head, its facts and its first event."""
-        run, head = self._run(), new_head(self.limits)
+    def writes(self, store: Store | None = None) -> list[Write]:
+        """Return the writes that create it: its head, its facts, its first event, and what draws its envelope.
+
+        ``store`` holds the tenant's budget; a child's envelope comes out of its parent's. Raises TenantBudgetExceeded.
+        """
+        head = new_head(self.limits)
+        taken = take(store, self._run(), head, self.now) if store else Taken(self._run())
+        run, refused = taken.run, [refusal.data() for refusal in taken.refusals]
         data = {"workflow": run.workflow, "version": run.version, "initiator": run.initiator, "trigger": run.trigger}
+        data |= {"would_refuse": refused} if refused else {}
         event = Event(seq=1, at=self.now, type="run_started", data=data)
         pk, records = run_partition(run.tenant, run.id), (head, listed(run, head), event, *self.records)
-        return [Write(Key(pk, record.sk), record.to_item(), None) for record in records]
+        return [*(Write(Key(pk, record.sk), record.to_item(), None) for record in records), *taken.writes]
 
     def _run(self) -> Run:
         return Run(
@@ -137,6 +167,7 @@ class NewRun:
             parent=self.parent,
             part=self.part,
             context=self.context,
+            budget_mode=self.request.budget_mode,
         )
 
 

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
 from shared.definition.expressions import evaluate, render
 from shared.errors import PermanentFailure
+from shared.runtime.memo import Memo
+from shared.runtime.outputs import output_of
 from shared.runtime.scopes import (
     FALLBACK,
     container_of,
@@ -19,6 +21,7 @@ from shared.runtime.scopes import (
     frame_keys,
     graph_at,
     is_own,
+    is_part,
     number_of,
     place_of,
     range_of,
@@ -46,23 +49,40 @@ def mentioned(*templates: Any) -> frozenset[str]:
 
 def inside_names(plan: StepPlan) -> frozenset[str]:
     """Return the steps that any expression in the body of a map or loop, or of a body inside it, may refer to."""
-    own = _words(plan).steps
+    return frozenset[str]().union(*(_words(each).steps for each in _all(plan)))
+
+
+def keys_inside(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
+    """Return the sort keys of what any expression of a map or loop, or inside it, may name outside."""
+    places = {place_of(name, manifest, scope) for name in inside_names(plan)} - {None}
+    before = _previous_keys(manifest, scope) if any(_words(each).loop for each in _all(plan)) else set[str]()
+    return {*keys_for(manifest, plan, scope), *(f"STEP#{place}" for place in places), *before}
+
+
+def _all(plan: StepPlan) -> Iterator[StepPlan]:
+    """Yield a step and all inside it, the calls of an agent's tools included."""
+    yield plan
     inside = [*(plan.body.steps.values() if plan.body else ()), *(plan.turns.tools.values() if plan.turns else ())]
-    return own.union(*map(inside_names, inside))
+    for step in inside:
+        yield from _all(step)
 
 
-def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
+def keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> frozenset[str]:
     """Return the sort keys that deciding about a step needs.
 
     The run, the step, its sources and what its expressions mention, its gate, the containers around it.
     """
+    return _KEYS.of(plan, scope, partial(_keys_for, manifest, plan, scope))
+
+
+def _keys_for(manifest: Manifest, plan: StepPlan, scope: str) -> frozenset[str]:
     words = _words(plan)
     names = words.steps | {edge.source for edge in plan.needs}
     places = {place_of(name, manifest, scope) for name in names} - {None}
     keys = {"RUN", f"STEP#{scope}{plan.id}", *(f"STEP#{place}" for place in places), *frame_keys(scope)}
     if words.loop:
         keys |= _previous_keys(manifest, scope)
-    return keys | ({f"GATE#{scope}{plan.approved_by}"} if plan.approved_by else set())
+    return frozenset(keys | ({f"GATE#{scope}{plan.approved_by}"} if plan.approved_by else set()))
 
 
 def _previous_keys(manifest: Manifest, scope: str) -> set[str]:
@@ -109,18 +129,12 @@ class _Words:
     inputs: bool
 
 
-_KNOWN: dict[int, tuple[StepPlan, _Words]] = {}
-"""By the plan's identity: plans are frozen and met again and again, but have no hash."""
-_MOST_KNOWN = 10_000
+_WORDS: Memo[_Words] = Memo()
+_KEYS: Memo[frozenset[str]] = Memo()
 
 
 def _words(plan: StepPlan) -> _Words:
-    known = _KNOWN.get(id(plan))
-    if known is None or known[0] is not plan:
-        if len(_KNOWN) >= _MOST_KNOWN:
-            _KNOWN.clear()
-        known = _KNOWN[id(plan)] = plan, _read(plan)
-    return known[1]
+    return _WORDS.of(plan, "", partial(_read, plan))
 
 
 def _read(plan: StepPlan) -> _Words:
@@ -233,7 +247,7 @@ class Scope:
 
     def _shown(self, step: Step) -> dict[str, Any]:
         failure = asdict(step.failure) if step.failure else None
-        return {"output": values.load(step.output, self._blobs), "status": step.status, "error": failure}
+        return {"output": output_of(step, self._blobs), "status": step.status, "error": failure}
 
     def _frames(self, scope: str) -> dict[str, Any]:
         """Return what maps and loops around the scope put into it; inner ones win."""
@@ -255,13 +269,13 @@ class Scope:
     def _iteration(self, scope: str) -> dict[str, Any]:
         before = _previous_scope(self._manifest, scope)
         outputs = {
-            step.path.removeprefix(before): values.load(step.output, self._blobs)
+            step.path.removeprefix(before): output_of(step, self._blobs)
             for step in self._seen.steps()
             if before and is_own(step.path, before)
         }
         previous = outputs if before else None
         part = self._seen.run.part
-        if part and (container_of(scope), number_of(scope)) == range_of(part)[:2]:
+        if part and is_part(part) and (container_of(scope), number_of(scope)) == range_of(part)[:2]:
             previous = self._context.get("previous")
         return {"loop": {"iteration": number_of(scope), "previous": previous}}
 

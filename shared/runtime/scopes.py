@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.errors import PermanentFailure
-from shared.ledger.records import Failure, Step
+from shared.ledger.records import UNDOING, Failure, Step
+from shared.manifest import ALONE
 from shared.runtime.journal import Note
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.journal import Snapshot
 
-COMPENSATE, FALLBACK = "/compensate", "/fallback"
+COMPENSATE, FALLBACK = UNDOING, "/fallback"
 """What stands beside a step, at its path and this: the undoing of its call, its stand-in."""
 AWAIT, PAUSE = "/await", "/pause"
 """Under which a token is registered before the step begins, and while it is paused; its own stands at its path."""
@@ -82,6 +83,12 @@ def turn_number(path: str) -> int:
     return int(found[1])
 
 
+def has_turns(agent: Step, seen: Snapshot) -> bool:
+    """Tell whether a turn of an agent has come to something: the next ones go on from there."""
+    beside = (one for one in seen.steps() if one.type == "turn" and one.path.startswith(f"{agent.path}/"))
+    return any(one.status == "completed" for one in beside)
+
+
 def is_call(path: str) -> bool:
     """Tell whether a path is that of a call which an agent's model proposed, or of what undoes it."""
     return "/call[" in split_turn(path)[1]
@@ -117,7 +124,29 @@ def definition_path(path: str) -> str:
 
 def is_part_of(run: Run, path: str) -> bool:
     """Tell whether the run is a part of the map or loop at ``path``: there it stands for its range only."""
-    return run.part is not None and range_of(run.part)[0] == path
+    return run.part is not None and is_part(run.part) and range_of(run.part)[0] == path
+
+
+def whole_of(part: str) -> str:
+    """Return the path of the map or loop that a run stands for, by the path of its part: all of it, or a range."""
+    return range_of(part)[0] if is_part(part) else part
+
+
+def stands_for(run: Run, path: str) -> bool:
+    """Tell whether the run stands for the map or loop at ``path``: what follows there is for its parent to see to."""
+    return run.part is not None and whole_of(run.part) == path
+
+
+def is_apart(step: Step) -> bool:
+    """Tell whether the step's child is a run of the same version: a part, or all of a map or a loop."""
+    return step.child is not None and step.type != "sub_workflow"
+
+
+def entry_of(run: Run) -> str:
+    """Return where in its machine a run begins that stands for a map or a loop; empty for any other."""
+    if run.part is None:
+        return ""
+    return definition_path(run.part) + ("" if is_part(run.part) else ALONE)
 
 
 def root_scope(run: Run) -> str:

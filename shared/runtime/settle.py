@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from shared.runtime import protocol
 from shared.runtime.joins import foreseen
 from shared.runtime.journal import Change
+from shared.runtime.memo import Memo
 from shared.runtime.scopes import AWAIT, graph_at, order_at
 from shared.runtime.slots import give_slots
 
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from shared.ledger.records import Park, Step
-    from shared.manifest import Manifest, StepPlan
+    from shared.manifest import Edge, Manifest, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal, Snapshot
     from shared.runtime.task import Task
+
+_CONDITIONAL: Memo[bool] = Memo()
+"""Whether any edge from a step has a condition."""
 
 
 def settle(host: Host, task: Task, step: Step) -> None:
@@ -43,8 +47,11 @@ def _may_prevent(step: Step, graph: Mapping[str, StepPlan]) -> bool:
         return False
     if step.status != "completed" or step.type in {"router", "human_gate"}:
         return True
-    edges = [edge for target in plan.dependents for edge in graph[target].needs]
-    return any(edge.when for edge in edges if edge.source == plan.id)
+    return _CONDITIONAL.of(plan, "", lambda: any(edge.when for edge in _edges_from(plan, graph)))
+
+
+def _edges_from(plan: StepPlan, graph: Mapping[str, StepPlan]) -> list[Edge]:
+    return [edge for target in plan.dependents for edge in graph[target].needs if edge.source == plan.id]
 
 
 def _skip_dependents(host: Host, task: Task, graph: Mapping[str, StepPlan], settled: str) -> list[str]:

@@ -13,7 +13,7 @@ from shared.ledger.records import Park, Step, revive
 from shared.runtime import protocol
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change
-from shared.runtime.scopes import FALLBACK, closed, frame_keys, range_of, scope_of
+from shared.runtime.scopes import FALLBACK, closed, frame_keys, is_part, range_of, scope_of
 
 if TYPE_CHECKING:
     from shared.manifest import Manifest
@@ -69,7 +69,7 @@ def _give(seen: Snapshot, fresh: Step, path: str, manifest: Manifest) -> Change[
 def _places(seen: Snapshot, manifest: Manifest) -> int:
     """Return how many steps of the run may be at work at once: a part leaves as many to those that run beside it."""
     part = seen.run.part
-    split = plan_of(manifest, range_of(part)[0]).split if part else None
+    split = plan_of(manifest, range_of(part)[0]).split if part and is_part(part) else None
     return max(1, manifest.max_parallel // split.at_once) if split else manifest.max_parallel
 
 

@@ -6,15 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
-from shared.errors import BudgetExceeded, InvalidOutput, SignalboxError, StepFailure, TransientFailure
+from shared.errors import InvalidOutput, SignalboxError, StepFailure, TransientFailure
 from shared.runtime import protocol
 from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, turn_call, usage_of
 from shared.runtime.conversation import with_turns
 from shared.runtime.envelopes import find_more
-from shared.runtime.fit import fits
 from shared.runtime.host import plan_at
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
+from shared.runtime.outputs import fits
+from shared.runtime.probing import probe, probe_step
 from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
 from shared.runtime.scopes import COMPENSATE, FALLBACK, frame_keys, split_turn
 from shared.runtime.settle import settle
@@ -44,17 +45,21 @@ def check_open(seen: Snapshot) -> None:
 
 
 def run_step(host: StepHost, task: Task) -> dict[str, Any]:
-    """Take the step of ``task`` as far as it goes. Returns what control flow needs.
+    """Take the step of ``task`` as far as it goes, or ask what became of its call. Returns what control flow needs.
 
     Raises the attempt's StepFailure after it was recorded: the engine then asks the cascade.
     """
+    if task.op == "probe":
+        return probe_step(host, task)
     path = task.path + _SUFFIX[task.op]
     plan = plan_at(host, task, path)
     journal = host.journal(task)
-    agent = split_turn(task.path)[0]
-    seen = journal.read({*host.keys(task, plan), f"STEP#{task.path}", f"STEP#{path}", f"STEP#{agent}"})
+    beside = {f"STEP#{one}" for one in (task.path, task.path.removesuffix(FALLBACK), path, split_turn(task.path)[0])}
+    seen = journal.read({*host.keys(task, plan), *beside})
     seen = with_turns(host.store, journal, plan, path, seen)
     known = seen.step(path)
+    if known and known.status == "unknown" and plan.spec.get("reconcile"):
+        known = _probed(host, task, plan, known, journal)
     step = known if known and known.settled else _attempt(host, task, plan, path, journal, seen)
     if task.op == "fallback":
         step = journal.read([f"STEP#{task.path}"]).step(task.path) or step
@@ -97,7 +102,25 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
     raise _not_opened(path, opening)
 
 
+def _probed(host: StepHost, task: Task, plan: StepPlan, doubtful: Step, journal: Journal) -> Step:
+    """Have the far side say what became of the step's call. Raises NotOpened unless that settles it."""
+    step = probe(host, task, plan, doubtful, journal)
+    if step is None or not step.settled:
+        raise NotOpened(f"Step {doubtful.path}: {step.failure.message if step and step.failure else 'it is gone'}")
+    return step
+
+
 def _open(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:
+    """Open the attempt. Where the run is only audited, what does not fit is noted, and the attempt opens."""
+    if seen.run.budget_mode != "audit":
+        return _open_sharing(host, ask, journal, seen)
+    opening, seen = _open_sharing(host, replace(ask, mode="try"), journal, seen)
+    if isinstance(opening, Refused):
+        return _open_sharing(host, replace(ask, mode="audit"), journal, seen)
+    return opening, seen
+
+
+def _open_sharing(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:
     """Open the attempt. A run that is short shares with its parts, or with what it is a part of, while it can."""
     while True:
         opening, seen = journal.transact(seen, lambda again: protocol.open_attempt(ask, again))
@@ -130,7 +153,7 @@ def skipped(host: Host, plan: StepPlan, path: str, reason: str, journal: Journal
 
 def _not_opened(path: str, opening: Opening) -> SignalboxError:
     if isinstance(opening, Refused):
-        return BudgetExceeded(str(opening.refusal))
+        return protocol.exceeded(opening.refusal)
     if isinstance(opening, Held):
         return NotOpened(f"Step {path} is held by another process until {opening.until} ms.")
     return NotOpened(f"Step {path} opens nothing: {getattr(opening, 'why', '')}.")

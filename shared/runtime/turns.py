@@ -18,8 +18,9 @@ from shared.runtime.conversation import reply_of
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Note
+from shared.runtime.outputs import check_attested
 from shared.runtime.protocol import Outcome
-from shared.runtime.scopes import turn_number, turn_path
+from shared.runtime.scopes import has_turns, turn_number, turn_path
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, check_open, record_failure, skipped
 
@@ -58,7 +59,8 @@ def _next(what: str, step: str = "", calls: Sequence[Mapping[str, str]] = ()) ->
 
 def _read(host: Host, journal: Journal, task: Task, plan: StepPlan) -> Snapshot:
     seen = journal.read(host.keys(task, plan))
-    return seen.with_(map(revive, host.store.query(journal.pk, f"STEP#{task.path}/turn[")))
+    found = map(revive, host.store.query(journal.pk, f"STEP#{task.path}/turn["))
+    return seen.with_({one.sk: one for one in found})
 
 
 def _decided(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Next | Step:
@@ -67,30 +69,28 @@ def _decided(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Sna
     if stop:
         raise NotOpened(f"Agent {task.path} opens nothing: {stop.why}.")
     try:
-        if known is None or known.arguments is None:
-            entered = _enter(host, task, plan, journal, seen)
-            return entered if entered.settled else _next("turn", turn_path(task.step, 1))
-        return _after(host, task, plan, known, seen)
+        if known is None or known.status == "ready" or known.arguments is None:
+            known = _enter(host, task, plan, journal, seen)
+        return known if known.settled else _after(host, task, plan, known, seen)
     except StepFailure as failure:
         record_failure(host, task, plan, task.path, failure)
         raise
 
 
 def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step:
-    """Freeze the instruction: every turn begins with it, whatever is said later."""
+    """Freeze the instruction: every turn begins with it, whatever is said later, and in a later epoch too."""
     scope = host.names(task, seen)
     entry = verdict(plan, task.scope, seen, scope)
     if entry.kind == "skip":
         return skipped(host, plan, task.path, entry.reason, journal, seen)
-    scope = host.names(task, seen, plan)
-    instruction = {name: str(scope.render(plan.spec.get(name) or "")) for name in ("system", "prompt")}
     fresh = seen.step(task.path) or protocol.new_step(plan, task.path, task.epoch)
-    stored, now = values.store(instruction, host.blobs, task.tenant), host.clock.now()
+    begun = fresh.arguments if has_turns(fresh, seen) else None
+    stored, now = begun or _instruction(host, task, plan, seen), host.clock.now()
     frozen = replace(fresh, status="running", failure=None, attempt=1, started=now, arguments=stored)
 
     def decide(again: Snapshot) -> Change[Step]:
         known = again.step(task.path)
-        if known and (known.settled or known.arguments):
+        if known and known.status != "ready" and (known.settled or known.arguments):
             return Change(known)
         check_open(again)
         return Change(frozen, (frozen,), (Note("agent_entered", task.path, 1, {"tools": list(_tools(plan))}),))
@@ -98,13 +98,25 @@ def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snaps
     return journal.transact(seen, decide)[0]
 
 
+def _instruction(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> values.Value:
+    scope = host.names(task, seen, plan)
+    instruction = {name: str(scope.render(plan.spec.get(name) or "")) for name in ("system", "prompt")}
+    return values.store(instruction, host.blobs, task.tenant)
+
+
 def _tools(plan: StepPlan) -> Mapping[str, StepPlan]:
     return plan.turns.tools if plan.turns else {}
 
 
 def _after(host: Host, task: Task, plan: StepPlan, agent: Step, seen: Snapshot) -> Next | Step:
-    """Return what follows the turn that was begun last."""
-    turns = {turn_number(one.path): one for one in seen.steps() if one.type == "turn"}
+    """Return what follows the turn that was begun last, or the calls that a turn before it still waits for.
+
+    Those are the ones that have been undone: in a later epoch they are made again, before their model is asked again.
+    """
+    turns = {turn_number(one.path): one for one in _turns(task, seen)}
+    calls = next((found for number in sorted(turns) if (found := _waiting(turns[number], seen))), ())
+    if calls:
+        return _next("calls", calls=calls)
     number = max(turns, default=0)
     turn = turns.get(number)
     if turn is None or number < agent.iteration:
@@ -114,14 +126,29 @@ def _after(host: Host, task: Task, plan: StepPlan, agent: Step, seen: Snapshot) 
         return _following(task, plan, number)
     if not turn.settled:
         return _next("turn", turn_path(task.step, number))
+    return _after_turn(host, task, plan, agent, turn)
+
+
+def _after_turn(host: Host, task: Task, plan: StepPlan, agent: Step, turn: Step) -> Next | Step:
+    """Return what follows a turn that has settled, and whose calls have."""
     if turn.status != "completed" or turn.by == "person":
         return _without_reply(host, task, agent, turn)
     reply = reply_of(turn, host.blobs) or {}
     if "reply" in reply:
         return _finish(host, task, agent, Outcome(output=values.store(reply["reply"], host.blobs, task.tenant)))
+    return _following(task, plan, turn_number(turn.path))
+
+
+def _turns(task: Task, seen: Snapshot) -> list[Step]:
+    return [one for one in seen.steps() if one.type == "turn" and one.path.startswith(f"{task.path}/")]
+
+
+def _waiting(turn: Step, seen: Snapshot) -> list[dict[str, str]]:
+    """Return the calls of a completed turn that have not settled; what undoes one is no call that was proposed."""
+    if turn.status != "completed":
+        return []
     waiting = [one for one in seen.steps() if one.path.startswith(f"{turn.path}/") and one.tool and not one.settled]
-    calls = [{"step": one.step, "tool": one.tool or ""} for one in sorted(waiting, key=lambda one: one.path)]
-    return _next("calls", calls=calls) if calls else _following(task, plan, number)
+    return [{"step": one.step, "tool": one.tool or ""} for one in sorted(waiting, key=lambda one: one.path)]
 
 
 def _following(task: Task, plan: StepPlan, number: int) -> Next:
@@ -142,6 +169,7 @@ def _go_on(host: Host, task: Task, agent: Step, number: int) -> None:
 def _without_reply(host: Host, task: Task, agent: Step, turn: Step) -> Step:
     """End with a turn that has no reply of the model: a person gave one, or skipped it, or it failed."""
     if turn.status == "completed":
+        check_attested(turn)
         return _finish(host, task, agent, Outcome(output=turn.output, by="person"))
     if turn.status == "skipped":
         return _skip(host, task, agent, turn)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from shared.budget.tenant import give_back
 from shared.ledger.records import Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent, living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
-from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE
+from shared.runtime.probing import next_probe
+from shared.runtime.proposals import is_proposed
+from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE, is_apart
 
 if TYPE_CHECKING:
     from shared.runtime.host import Host
@@ -30,7 +33,7 @@ UNDO_ATTEMPTS = 4
 def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
     """Do the next thing that unwinding needs.
 
-    Returns the action: ``wait`` with seconds, ``compensate`` with a step, or ``done``.
+    Returns the action: ``wait`` with seconds, ``compensate`` or ``probe`` with a step, or ``done``.
     """
     journal = host.journal(task)
     seen = journal.read_all()
@@ -38,33 +41,43 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
     seen = _answer_all(host, journal, seen)
-    seconds = _still_open(host, journal, seen, unwind_machine)
-    if seconds is not None:
-        return _answer("wait", seconds=seconds)
+    standing = _still_open(host, journal, seen, unwind_machine)
+    if standing:
+        return standing
     step = _next_compensation(seen)
     if step is None:
-        _end(journal, seen, host.clock.now())
+        _end(host, journal, seen)
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
-    if step.type == "part":
+    if is_apart(step):
         return _answer("wait", seconds=_undo_part(host, journal, seen, step, unwind_machine))
     return _undo(journal, seen, step)
 
 
-def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: str) -> int | None:
-    """Return the seconds to wait while children, attempts or doubts are open; None = nothing is."""
+def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: str) -> dict[str, Any] | None:
+    """Return what is to be done while children, attempts or doubts are open; None = nothing is."""
     if end_children(host, seen, "", "cancelled", unwind_machine):
-        return CHILD_PAUSE
+        return _answer("wait", seconds=CHILD_PAUSE)
     if seen.head.open:
-        return _drain(host, journal, seen)
-    doubt = any(step.status == "unknown" and not step.settled for step in seen.steps())
-    return PATIENCE if doubt else None
+        return _answer("wait", seconds=_drain(host, journal, seen))
+    if any(step.status == "unknown" and not step.settled for step in seen.steps()):
+        return _ask(host, seen)
+    return None
+
+
+def _ask(host: Host, seen: Snapshot) -> dict[str, Any]:
+    """Have the far side say what became of a call, where the definition tells how; else wait for a person's word."""
+    found = next_probe(host.definitions.manifest(seen.run.workflow, seen.run.version), seen, host.clock.now())
+    if found is None:
+        return _answer("wait", seconds=PATIENCE)
+    step, pause = found
+    return _answer("wait", seconds=min(PATIENCE, -(-pause // 1000))) if pause else _answer("probe", step=step.path)
 
 
 def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:
     """Compensate ``step``: at once, again after a pause, or, after too many failures, when a person says so."""
     undoing = seen.step(f"{step.path}{COMPENSATE}")
-    if undoing is None or undoing.status == "retrying":
+    if undoing is None or undoing.status in {"ready", "retrying"}:
         return _answer("compensate", step=step.path)
     if undoing.status == "failed" and undoing.attempt < UNDO_ATTEMPTS:
         journal.transact(seen, lambda again: _undo_again(again, undoing))
@@ -176,6 +189,8 @@ def _unfinished(step: Step, seen: Snapshot) -> bool:
     """
     if step.open or step.settled or living(step) or step.path.endswith(COMPENSATE):
         return False
+    if step.status == "ready" and not (step.slot or is_proposed(step)):
+        return False  # nothing has happened to it, or only in an earlier epoch
     beside = seen.step(step.path.removesuffix(FALLBACK))
     return beside is None or beside.path == step.path or beside.status != "unknown"
 
@@ -197,9 +212,7 @@ def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind
     alive = [step for step in seen.steps() if living(step) and step.path.startswith(prefix)]
     why = f"its parent run {seen.run.id} ends"
     ended = [
-        stop_child(
-            host, seen.run.tenant, step.child or "", apart if step.type == "part" else ending, why, unwind_machine
-        )
+        stop_child(host, seen.run.tenant, step.child or "", apart if is_apart(step) else ending, why, unwind_machine)
         for step in alive
     ]
     return not all(ended)
@@ -239,7 +252,7 @@ def _next_compensation(seen: Snapshot) -> Step | None:
 
 
 def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_machine: str) -> int:
-    """Have a completed part undo what it did; returns the seconds to wait before looking again.
+    """Have a child that is a part of the run undo what it did; returns the seconds to wait before looking again.
 
     Its run then ends once more, as the whole does.
     """
@@ -249,15 +262,23 @@ def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_
     if known.head.ended in _KEPT and any(map(_to_undo, known.steps())):
         _, known = below.transact(known, lambda again: _reopened(again, ending, reason))
     if known.head.ended:
-        journal.transact(seen, lambda again: _undone(again, part.path))
+        undid = any(step.status == "compensated" for step in known.steps())
+        journal.transact(seen, lambda again: _undone(again, part.path, undid=undid))
         return 0
-    start_unwinding(host, known, unwind_machine)
+    # Another name than that of an execution which has unwound it before.
+    start_unwinding(host, known, unwind_machine, dead=f"{known.run.id}.{known.head.epoch}.{_UNDOING}")
     return CHILD_PAUSE
 
 
-def _undone(seen: Snapshot, path: str) -> Change[None]:
+_UNDOING = 99
+"""Generation of the execution before that which undoes a part; nothing dies so often."""
+
+
+def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
     part = seen.step(path)
-    return Change(None, (replace(part, status="compensated"),) if part else ())
+    if part is None:
+        return Change(None)
+    return Change(None, (replace(part, undone=part.child, status="compensated" if undid else part.status),))
 
 
 _KEPT = frozenset({"completed", "stopped", "timed_out"})
@@ -276,8 +297,8 @@ def _settled(step: Step | None) -> bool:
 
 
 def _to_undo(step: Step) -> bool:
-    if step.type == "part":
-        return step.child is not None and step.status in {"completed", "cancelled", "failed"}
+    if is_apart(step):
+        return step.undone != step.child
     return step.status == "completed" and _undoable(step)
 
 
@@ -287,12 +308,13 @@ def _undoable(step: Step) -> bool:
     return done and step.call is not None and step.call.risk == "reversible"
 
 
-def _end(journal: Journal, seen: Snapshot, now: int) -> None:
+def _end(host: Host, journal: Journal, seen: Snapshot) -> None:
     def decide(again: Snapshot) -> Change[None]:
         head = again.head
         if head.ended or not head.unwinding:
             return Change(None)
-        ended = replace(head, ended=head.unwinding, ended_at=now)
-        return Change(None, (ended,), (Note(f"run_{head.unwinding}", None, None, {"reason": head.reason}),))
+        ended = replace(head, ended=head.unwinding, ended_at=host.clock.now())
+        run, back = give_back(host.store, again.run, ended)
+        return Change(None, (ended, *run), (Note(f"run_{head.unwinding}", None, None, {"reason": head.reason}),), back)
 
     journal.transact(seen, decide)

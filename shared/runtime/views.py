@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.budget.rules import NANO, active_left
-from shared.ledger.records import Amount, Step
+from shared.ledger.records import UNDOING, Amount, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from shared.budget.history import Estimate
+    from shared.budget.shards import Account
     from shared.ledger.records import Event, Gate, Head, Run
     from shared.manifest import Manifest
     from shared.runtime.journal import Snapshot
@@ -32,6 +34,7 @@ class Seen:
     """A run as it was read: all its records but the events, its definition, how stored values are loaded.
 
     ``now`` and ``ended`` in milliseconds; ``ended`` is the time of the terminal event, None while there is none.
+    ``audit`` are the events that say what an audited run would have been refused.
     """
 
     snapshot: Snapshot
@@ -39,6 +42,7 @@ class Seen:
     load: Callable[[Value], Any]
     now: int
     ended: int | None = None
+    audit: tuple[Event, ...] = ()
 
 
 def usd(nano: int | None) -> str | None:
@@ -93,6 +97,26 @@ def left(head: Head, now: int) -> View:
     }
 
 
+def tenant_budget_view(account: Account) -> View:
+    """Return a tenant's budget: of every limit what was spent, what runs hold, what is left. ``active_time`` in ms."""
+    known = account.set
+    columns = {"limits": known.limits, "spent": account.spent, "held": account.held, "left": account.left}
+    shown = {
+        column: {name: _in_unit(name, amounts[name]) for name in known.limits} for column, amounts in columns.items()
+    }
+    return {"tenant": account.tenant, "monthly": known.monthly, "month": known.month or None, **shown}
+
+
+def estimate_view(one: Estimate) -> View:
+    """Return what one attempt of a step is expected to use, and from how many attempts that is known."""
+    amounts = {"usd": usd(one.usd), "usd_p90": usd(one.p90), "tokens": one.tokens}
+    return {"path": one.path, "model": one.model or None, **amounts, "attempts": one.attempts}
+
+
+def _in_unit(dimension: str, number: int) -> Any:
+    return usd(number) if dimension == "usd" else number
+
+
 def run_view(seen: Seen) -> View:
     """Return everything about a run but its events."""
     head, run, steps = seen.snapshot.head, seen.snapshot.run, seen.snapshot.steps()
@@ -108,6 +132,8 @@ def run_view(seen: Seen) -> View:
         "epoch": head.epoch,
         "seq": head.seq,
         "limits": limits(run),
+        "budget_mode": run.budget_mode,
+        "would_refuse": [view for event in seen.audit for view in would_refuse(event)],
         "spent": {**amount(spent(steps)), "active_time": used},
         "reserved": amount(reserved(steps)),
         "left": left(head, seen.now),
@@ -148,12 +174,17 @@ def _by_time(gates: Iterable[Gate]) -> list[Gate]:
 
 def steps_view(seen: Seen) -> list[View]:
     """Return all steps in the definition's order; those to which nothing has happened yet are ``blocked``."""
-    records = seen.snapshot.steps()
+    records = [step for step in seen.snapshot.steps() if not _is_of_before(step)]
     known = {step.path for step in records}
     rank = {name: number for number, name in enumerate(seen.manifest.order)}
     views = [(_place(step, rank), step_view(step, seen)) for step in records]
     views += [((rank[name], 0, name), _blocked(name, seen)) for name in rank if name not in known]
     return [view for _, view in sorted(views, key=lambda pair: pair[0])]
+
+
+def _is_of_before(step: Step) -> bool:
+    """Tell whether a record says something of an earlier epoch only: what was undone then, an item that failed."""
+    return step.status == "ready" and (step.path.endswith(UNDOING) or step.type == "item")
 
 
 def _place(step: Step, rank: Mapping[str, int]) -> tuple[int, int, str]:
@@ -233,12 +264,27 @@ def approval_view(gate: Gate, run: Run, load: Callable[[Value], Any]) -> View:
     }
 
 
+def would_refuse(event: Event) -> list[View]:
+    """Return what an event says would have been refused: of a tenant's limits when the run starts, else of a step."""
+    found = event.data.get("would_refuse", []) if event.type == "run_started" else [event.data]
+    return [{"path": event.path, **_refusal(one)} for one in found]
+
+
+def _refusal(data: Mapping[str, Any]) -> View:
+    dimension = data["dimension"]
+    amounts = {name: _in_unit(dimension, data[name]) for name in ("needed", "left")}
+    return {"level": data["level"], "dimension": dimension, **amounts}
+
+
 _AMOUNTS, _TIMES = ("used", "hold"), ("expires",)
+_REFUSALS = frozenset({"budget_refused", "budget_would_refuse"})
 
 
 def event_view(event: Event) -> View:
     """Return one entry of the log; amounts and times inside its data are shown like everywhere else."""
     data = {name: _shown(name, value) for name, value in event.data.items()}
+    if event.type in _REFUSALS and "needed" in event.data:
+        data = _refusal(event.data)
     return {
         "seq": event.seq,
         "at": iso(event.at),
@@ -250,6 +296,10 @@ def event_view(event: Event) -> View:
 
 
 def _shown(name: str, value: Any) -> Any:
+    if name == "would_refuse":
+        return [_refusal(one) for one in value]
+    if name == "raised":
+        return {dimension: _in_unit(dimension, more) for dimension, more in value.items()}
     if name in _AMOUNTS and isinstance(value, dict):
         return amount(Amount(**cast("dict[str, int]", value)))
     return iso(value) if name in _TIMES and isinstance(value, int) else value

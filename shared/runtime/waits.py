@@ -11,6 +11,7 @@ from shared.definition.expressions import evaluate
 from shared.errors import Conflict, PermanentFailure, StepFailure, StepTimeout
 from shared.ids import sha256
 from shared.ledger.records import Kept, Park, Step
+from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
@@ -116,7 +117,7 @@ def wait_for_event(host: Host, task: Task) -> None:
     plan, journal = plan_of(host.manifest(task), task.path), host.journal(task)
     seen = journal.read(host.keys(task, plan))
     step = seen.step(task.path)
-    if step is None or step.status == "retrying":
+    if step is None or step.due is None or step.status == "retrying":
         # Who waits again has its whole time again.
         step = _begin(host, task, plan, journal, seen)
     if not step.settled:
@@ -177,7 +178,9 @@ def deliver(host: Host, task: Task, arrival: Arrival) -> bool:
     ``task`` names the run. Raises Conflict when the run has ended.
     """
     journal, manifest = host.journal(task), host.manifest(task)
-    kept = Kept(id=arrival.id, name=arrival.name, data=values.canonical(arrival.data).decode(), at=host.clock.now())
+    kept = Kept(
+        id=arrival.id, name=arrival.name, data=values.canonical(redacted(arrival.data)).decode(), at=host.clock.now()
+    )
 
     def decide(seen: Snapshot) -> Change[Step | None]:
         return _arrive(seen, kept, manifest, host.clock.now())

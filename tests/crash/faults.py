@@ -1,9 +1,9 @@
 """Where a run touches the world, and what can go wrong there.
 
-Every call to a port gets a number. A fault strikes at one of them: ``fails`` (nothing happened), ``answer lost`` (it
-happened, the caller hears an error), ``own write`` (a repetition by the client library meets its own write), ``killed
-before``, ``killed after``, ``cancel`` (somebody cancels the run just before), ``stalls`` (the engine gives the task up;
-its process goes on with this call shortly before it is ended).
+Every call to a port gets a number. A fault strikes at one of them, or one at each of two: ``fails`` (nothing happened),
+``answer lost`` (it happened, the caller hears an error), ``own write`` (a repetition by the client library meets its
+own write), ``killed before``, ``killed after``, ``cancel`` (somebody cancels the run just before), ``stalls`` (the
+engine gives the task up; its process goes on with this call shortly before it is ended).
 """
 
 from __future__ import annotations
@@ -40,14 +40,20 @@ class Lost(Exception):
 
 @dataclass
 class Tap:
-    """Numbers the calls and lets one fault strike. ``cancel`` is called for the fault of that name."""
+    """Numbers the calls and lets a fault strike, or two. ``cancel`` is called for the fault of that name."""
 
     at: int = -1
     kind: str = ""
+    second: tuple[int, str] = (-1, "")
     cancel: Callable[[], None] = lambda: None
     calls: list[str] = field(default_factory=list)
     stalled: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def stalls(self) -> bool:
+        """Tell whether one of the faults leaves a process behind that goes on later."""
+        return "stalls" in {self.kind, self.second[1]}
 
     def onto(self, world: World) -> None:
         """Stand between the world and its ports."""
@@ -61,7 +67,7 @@ class Tap:
     def _tapped(self, name: str, call: Callable[..., Any], error: type[Exception]) -> Callable[..., Any]:
         def tapped(*given: Any, **named: Any) -> Any:
             self.calls.append(name)
-            kind = self.kind if len(self.calls) - 1 == self.at else ""
+            kind = {self.at: self.kind, self.second[0]: self.second[1]}.get(len(self.calls) - 1, "")
             self._before(kind, error)
             result = call(*given, **named)
             if kind == "killed after":

@@ -16,19 +16,23 @@ from machine import UNWIND, Execution, Killed, World
 
 from shared.compiler import unwind_machine
 from shared.errors import Conflict
+from shared.manifest import YEAR
+from shared.runtime.children import living
 from shared.runtime.ending import request
 from shared.runtime.finalise import finalise
 from shared.runtime.gates import decide_gate
+from shared.runtime.host import plan_of
 from shared.runtime.outbox import send
 from shared.runtime.parking import Order, resume_step
+from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
-from shared.runtime.scopes import COMPENSATE
+from shared.runtime.scopes import COMPENSATE, is_part
 from shared.runtime.task import Task, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from shared.ledger.records import Step
+    from shared.ledger.records import Run, Step
 
 PAUSE = 600
 """Seconds after which people look at a run again."""
@@ -49,6 +53,8 @@ class Play:
     tap: Tap = field(default_factory=Tap)
     found: Callable[[Step], Any] = lambda _: None
     verdict: str = "retry"
+    doubt: str = "skip"
+    resumes: bool = False
     executions: dict[tuple[str, str], Execution] = field(default_factory=dict)
     acted: bool = False
     _finalised: set[tuple[str, str]] = field(default_factory=set)
@@ -59,7 +65,7 @@ class Play:
     def __post_init__(self) -> None:
         self.tap.cancel = self.cancel
         self.tap.onto(self.world)
-        self.stalling = Stalling(self.world, self.tap) if self.tap.kind == "stalls" else None
+        self.stalling = Stalling(self.world, self.tap) if self.tap.stalls else None
         sleep = self.world.clock.sleep
 
         def sleep_and_look(seconds: float) -> None:
@@ -90,14 +96,23 @@ class Play:
         if self.world.run:
             for _ in range(40):
                 self.settle()
-                if self.world.head.ended and not (self.stalling and self.stalling.zombie):
+                if self.over() and not (self.stalling and self.stalling.zombie):
                     break
                 self.move()
             self.settle()
             for run in self.runs():
                 check(self.seen(run))
                 assert self.seen(run).head.ended, f"stuck: {self.seen(run).head}"
+                self._within_budget(self.seen(run).records.run)
         return self.world
+
+    def over(self) -> bool:
+        """Tell whether the run has ended for good: people resume what has failed, also when a fault failed it again."""
+        while self.resumes and self.world.head.ended == "failed" and self.world.head.epoch <= 2:
+            # A person whose request has failed sees that the run has not gone on, and asks again.
+            self.safely(lambda: resume_run(self.world.steps, self.world.journal, Resume("ops")))
+            self.settle()
+        return self.world.head.ended is not None
 
     def runs(self) -> list[str]:
         """Return the run and its children."""
@@ -114,14 +129,23 @@ class Play:
             self.world.clock.sleep(PAUSE)
         elif self.parked():
             self.attend()
-        elif open_gates and not self.acted:
+        elif open_gates and (not self.acted or open_gates[0].dispatch > 1):
             self.acted = True
             self.act(self)
         elif open_gates:
             self.expire()
+        elif limited := self.limited():
+            self.time_out(limited)
         else:
             head, waiting = self.world.head, {name: each.waiting for name, each in self.executions.items()}
             raise AssertionError(f"nothing will ever move this run: {head}, waiting {waiting}")
+
+    def _within_budget(self, run: Run) -> None:
+        """What a map or a loop was given together is never more than its budget: nobody raises it here."""
+        if not run.part or is_part(run.part):
+            return
+        most = plan_of(self.world.unit.manifest, run.part).budget.steps
+        assert most is None or (run.limit_steps or 0) <= most
 
     def settle(self) -> None:
         for _ in range(100):
@@ -182,6 +206,19 @@ class Play:
         steps = [(run, step) for run in self.runs() for step in self.seen(run).records.steps()]
         return [(run, each) for run, each in steps if each.status in {"paused", "unknown"} and not each.open]
 
+    def limited(self) -> list[Step]:
+        """Return the maps and loops of the run that wait for a run of their own, which a time-out ends."""
+        steps = [step for step in self.world.records.steps() if living(step) and step.type != "part"]
+        return [step for step in steps if plan_of(self.world.unit.manifest, step.path).timeout < YEAR]
+
+    def time_out(self, steps: list[Step]) -> None:
+        """Let the time of these steps be over."""
+        plans = [(step, plan_of(self.world.unit.manifest, step.path)) for step in steps]
+        late = max((step.opened or 0) + plan.timeout * 1000 for step, plan in plans) - self.world.clock.now() + 5000
+        self.world.clock.sleep(max(late, 0) / 1000)
+        parks = (self.world.records.park(step.path) for step in steps)
+        self._let_pass({park.token for park in parks if park})
+
     def attend(self) -> None:
         """A person looks at what is paused."""
         if self._attending or not self.world.run:
@@ -196,7 +233,7 @@ class Play:
         order = Order(self.verdict, "ops")
         if step.status == "unknown":
             result = self.found(step)
-            order = Order("skip", "ops") if result is None else Order("accept", "ops", result=result)
+            order = Order(self.doubt, "ops") if result is None else Order("accept", "ops", result=result)
         elif step.path.endswith(COMPENSATE):
             order = Order("retry", "ops")
         resume_step(self.world.steps, self.task(run, step.path), order, UNWIND)
@@ -233,7 +270,9 @@ class Play:
         gates = [gate for gate in self.world.records.gates() if gate.status == "open"]
         late = max(gate.expires for gate in gates) - self.world.clock.now() + 5000
         self.world.clock.sleep(max(late, 0) / 1000)
-        waiting = {gate.token for gate in gates}
+        self._let_pass({gate.token for gate in gates})
+
+    def _let_pass(self, waiting: set[str]) -> None:
         for name, each in list(self.executions.items()):
             if waiting & set(each.waiting):
                 with self.walking(name):

@@ -13,14 +13,18 @@ from faults import Tap
 from machine import FINANCE, World
 from play import Play
 
+from shared.budget.tenant import set_limits
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure
-from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
+from shared.manifest import YEAR, Edge, Limits, Manifest, Retry, StepPlan
 from shared.runtime.gates import Word
 from shared.testing import FakeModels, FakeTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from shared.budget.shards import Amounts
+    from shared.runtime.parking import Resumption
 
 
 class Erp:
@@ -68,6 +72,9 @@ class Bank:
         self.transfers += 1
         return {"transfer": self.transfers}
 
+    def find(self, *_: Any) -> dict[str, Any]:
+        return {"transfer": self.transfers, "count": self.transfers}
+
     def found(self, _: Any) -> Any:
         return {"transfer": 1} if self.transfers else None
 
@@ -84,18 +91,26 @@ class Route:
     ends: str
 
 
-def invoice(amount: int, act: Callable[[Play], None], verdict: str = "retry", **tools: Any) -> Callable[[Tap], Any]:
+def invoice(
+    amount: int, act: Callable[[Play], None], verdict: str = "retry", tenant: Amounts | None = None, **tools: Any
+) -> Callable[[Tap], Any]:
+    """Return a route through the invoice workflow; ``tenant`` are the limits of its tenant."""
+
     def make(tap: Tap) -> tuple[Play, Erp]:
         erp = Erp()
         ready = {"erp_post": erp.post, "erp_void": erp.void, "erp_find": erp.find}
         world = invoices.world(amount=amount, **ready | tools)
+        if tenant:
+            set_limits(world.store, world.tenant, tenant, monthly=False, now=world.clock.now())
         return Play(world, act, tap, erp.found, verdict), erp
 
     return make
 
 
-def payment(act: Callable[[Play], None]) -> Callable[[Tap], Any]:
-    """Return a route through a gate to an irreversible call."""
+def payment(
+    act: Callable[[Play], None], *, doubt: Resumption = "skip", reconcile: dict[str, Any] | None = None
+) -> Callable[[Tap], Any]:
+    """Return a route through a gate to an irreversible call; ``doubt`` is what people say of one that is not there."""
 
     def make(tap: Tap) -> tuple[Play, Bank]:
         bank = Bank()
@@ -103,12 +118,14 @@ def payment(act: Callable[[Play], None]) -> Callable[[Tap], Any]:
         gate = StepPlan(
             "g", "human_gate", (), dependents=("pay",), timeout=3600.0, on_error="fail", spec=spec, retry=Retry(2)
         )
-        call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": None}
+        call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": reconcile}
         pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
         limits = Limits(usd=10**9, tokens=1000, steps=9, active_time=600.0)
         manifest = Manifest("w", "", {"type": "object"}, limits, {"g": gate, "pay": pay}, ("g", "pay"))
-        world = World(compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay}))
-        return Play(world, act, tap, bank.found), bank
+        world = World(
+            compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay, "find": bank.find})
+        )
+        return Play(world, act, tap, bank.found, doubt=doubt), bank
 
     return make
 
@@ -118,18 +135,25 @@ ROOM = 120
 """History events that make a map of four items fall into two parts."""
 
 
-def posting(*plans: StepPlan, room: int = ROOM, slots: int = 10) -> Callable[[Tap], Any]:
-    """Return a route whose steps post documents, in parts, or one after the other for want of slots."""
+def posting(
+    *plans: StepPlan, room: int = ROOM, slots: int = 10, budget: Limits = bodies.BUDGET
+) -> Callable[[Tap], Any]:
+    """Return a route whose steps post documents, in child runs, or one after the other for want of slots."""
 
     def make(tap: Tap) -> tuple[Play, Erp]:
         erp = Erp()
         tools = FakeTools({"post": erp.post, "void": erp.void, "find": erp.find, "bad": refuse})
-        made = replace(bodies.manifest(*plans), max_parallel=slots)
+        made = replace(bodies.manifest(*plans, budget=budget), max_parallel=slots)
         world = World(compile_manifest(made, room), FakeModels(lambda _: ""), tools)
-        assert world.unit.manifest.slots or any(plan.split for plan in world.unit.manifest.steps.values())
+        assert world.unit.manifest.slots or any(plan.split or plan.apart for plan in plans_of(world))
         return Play(world, lambda _: None, tap, erp.mine), erp
 
     return make
+
+
+def plans_of(world: World) -> list[StepPlan]:
+    """Return the plans of the workflow's own steps, which tell whether it has child runs."""
+    return list(world.unit.manifest.steps.values())
 
 
 def post(name: str = "post", *needs: str) -> StepPlan:
@@ -144,20 +168,58 @@ def items(*, end: int = 4, **more: Any) -> StepPlan:
     return replace(made, spec={**made.spec, "max_concurrency": 2, "max_items": end})
 
 
+def own(step: StepPlan, *, timeout: float = float(YEAR), **budget: Any) -> StepPlan:
+    return replace(step, apart=True, timeout=timeout, budget=Limits(**budget))
+
+
+def asking(step: StepPlan) -> StepPlan:
+    """Return the map with somebody to be asked, after what it posts, who never answers."""
+    spec = {"approves": None, "approvers": ["finance"], "on_expiry": "reject"}
+    gate = bodies.plan("ask", "human_gate", ("post",), spec=spec, timeout=10 * 86_400.0, retry=Retry(2))
+    return replace(step, body=bodies.body(post(), gate), on_error="fail")
+
+
 def bad(*needs: str) -> StepPlan:
     call = {"tool": "bad", "with": {}, "compensate": None, "reconcile": None}
     return bodies.plan("bad", "tool", needs, spec=call, on_error="fail")
 
 
-def research(*, ends: str) -> Callable[[Tap], Any]:
-    """Return a route through an agent whose model looks once and books twice, in two turns."""
+def research(*, fails: bool = False, resumes: bool = False) -> Callable[[Tap], Any]:
+    """Return a route through an agent whose model looks once and books twice, in two turns, and may fail then.
+
+    It fails for good, or until people have resumed the run.
+    """
 
     def make(tap: Tap) -> tuple[Play, agents.Shop]:
         shop = agents.Shop()
         booked = (agents.calls(agents.look(), agents.book("a")), agents.calls(agents.book("b")))
-        replies = (*booked, agents.says() if ends == "completed" else "no JSON")
-        unit = agents.compiled(on_error="pause" if ends == "completed" else "fail")
-        return Play(agents.desk(*replies, shop=shop, unit=unit), lambda _: None, tap, shop.mine), shop
+        unit = agents.compiled(on_error="fail" if fails else "pause")
+
+        def last(_: Any) -> str:
+            wrong = fails and not (resumes and world.head.epoch > 1)
+            return "no JSON" if wrong else agents.says()
+
+        world = agents.desk(*booked, last, shop=shop, unit=unit)
+        return Play(world, lambda _: None, tap, shop.mine, resumes=resumes), shop
+
+    return make
+
+
+def resumed(*plans: StepPlan, room: int) -> Callable[[Tap], Any]:
+    """Return a route that fails at its last step, is undone, and completes when people resume it."""
+
+    def make(tap: Tap) -> tuple[Play, Erp]:
+        erp = Erp()
+        tools = FakeTools({"post": erp.post, "void": erp.void, "find": erp.find})
+        world = World(compile_manifest(bodies.manifest(*plans), room), FakeModels(lambda _: ""), tools)
+
+        def fails_at_first(*_: Any) -> str:
+            if world.head.epoch == 1:
+                raise PermanentFailure("The lines do not add up.")
+            return "fine"
+
+        tools._functions["bad"] = fails_at_first
+        return Play(world, lambda _: None, tap, erp.mine, resumes=True), erp
 
     return make
 
@@ -176,17 +238,30 @@ def refuse(*_: Any) -> Any:
 
 ROUTES = {
     "straight": Route(invoice(120, approve), "completed"),
+    # No shard has enough for a run, so it takes from several.
+    "tenant": Route(invoice(120, approve, tenant={"usd": 8 * 10**8, "steps": 41}), "completed"),
+    "tenant cancel": Route(invoice(9000, Play.cancel, tenant={"usd": 8 * 10**8, "steps": 41}), "cancelled"),
     "approve": Route(invoice(9000, approve), "completed"),
     "reject": Route(invoice(9000, reject), "failed"),
     "expire": Route(invoice(9000, Play.expire), "failed"),
     "cancel": Route(invoice(9000, Play.cancel), "cancelled"),
     "give up": Route(invoice(120, approve, "fail", check_invoice=refuse), "failed"),
     "pay": Route(payment(approve), "completed"),
+    "pay, denied": Route(payment(approve, doubt="did_not_happen"), "completed"),
+    "pay, probed": Route(payment(approve, reconcile=FIND | {"with": {}}), "completed"),
     "parts": Route(posting(items()), "completed"),
     "undone parts": Route(posting(items(), bad("each")), "failed"),
     "looped parts": Route(posting(bodies.loop(post(), until="loop.iteration >= 3", times=4)), "completed"),
-    "agent": Route(research(ends="completed"), "completed"),
-    "undone agent": Route(research(ends="failed"), "failed"),
+    "agent": Route(research(), "completed"),
+    "undone agent": Route(research(fails=True), "failed"),
+    "resumed agent": Route(research(fails=True, resumes=True), "completed"),
+    "resumed": Route(resumed(post(), bad("post"), room=10_000), "completed"),
+    "resumed parts": Route(resumed(items(), bad("each"), room=ROOM), "completed"),
+    "budget": Route(
+        posting(own(items(end=3), steps=4), room=10_000, budget=replace(bodies.BUDGET, steps=5)), "completed"
+    ),
+    "split budget": Route(posting(own(items(), steps=8), room=150), "completed"),
+    "time-out": Route(posting(own(asking(items(end=2)), timeout=3600.0), room=10_000), "failed"),
     "slots": Route(posting(post("a"), post("b"), post("c"), slots=1, room=10_000), "completed"),
 }
 

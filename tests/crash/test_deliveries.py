@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from faults import Tap
 from machine import Killed
+from matrix import done
 from routes import ROUTES
-from test_single_faults import done
 
 
 def deliveries_of(route):

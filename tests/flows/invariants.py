@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
+from shared.budget import tenant
 from shared.ledger.records import Amount, Ending
+from shared.runtime.journal import Journal
 
 if TYPE_CHECKING:
     from machine import World
@@ -37,7 +39,31 @@ def check(world: World) -> None:
         assert not [step.path for step in steps if step.open or step.hold != Amount() or _unresolved(step)]
         assert events[-1].type == f"run_{head.ended}"
         # What a completed part did may be undone later, when the whole fails: it then ends once more.
-        assert sum(event.type in ENDINGS for event in events) in ({1, 2} if seen.run.part else {1})
+        since = [event.type for event in events if event.seq >= head.began]
+        assert sum(kind in ENDINGS for kind in since) in ({1, 2} if seen.run.part else {1})
+    check_tenant(world)
+
+
+def check_tenant(world: World) -> None:
+    """Runs that go on hold their limits, and those that have ended have cost what they used."""
+    known = tenant.read(world.store, world.tenant)
+    journals = [
+        Journal.at(world.store, world.clock, key.pk)
+        for key in getattr(world.store, "_store", world.store).items
+        if key.sk == "RUN"
+    ]
+    runs = [(seen.run, seen.head) for seen in (journal.read(["RUN"]) for journal in journals) if not seen.run.parent]
+    for name, limit, left in (
+        ("usd", "limit_usd", "left_usd"),
+        ("tokens", "limit_tokens", "left_tokens"),
+        ("steps", "limit_steps", "left_steps"),
+    ):
+        held = sum(getattr(run, limit) for run, _ in runs if name in run.drawn)
+        assert known.held[name] == held, f"{name}: the tenant holds {known.held[name]}, its runs {held}"
+        if name in known.set.limits:
+            spent = sum(getattr(run, limit) - getattr(head, left) for run, head in runs if not run.drawn)
+            assert known.spent[name] == spent, f"{name}: the tenant spent {known.spent[name]}, its runs {spent}"
+    assert not [run.id for run, head in runs if head.ended and run.drawn]
 
 
 def _unresolved(step: Step) -> bool:

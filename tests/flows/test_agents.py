@@ -174,12 +174,13 @@ def test_a_write_that_was_refused_is_told_to_the_model_too():
 @pytest.mark.parametrize("order", ["accept", "skip", "retry"])
 def test_a_write_of_which_nobody_knows_waits_for_a_person(order):
     shop = Shop()
-    shop.late = 2  # the call and its probe
+    shop.late = 99
     world = desk(calls(book()), says(), shop=shop)
     run = asked(world)
     path = "research/turn[1]/call[0]"
     assert (world.head.state, status(world, path)) == ("paused", "unknown")
     assert len(world.models.requests) == 1
+    shop.late = 0
     given = Order(order, "ops", result={"document": "D-9"} if order == "accept" else None)
     assert resume(world, run, path, given).status == "SUCCEEDED"
     (result,) = world.models.requests[1].turns[0].results
@@ -296,7 +297,7 @@ def test_the_budget_of_an_agent_is_that_of_all_its_turns_and_calls():
     assert world.head.state == "paused"
     assert status(world, "research/turn[2]/call[0]") == "paused"
     ((path, data),) = events(world, "budget_refused")
-    assert (path, data) == ("research/turn[2]/call[0]", {"level": "step", "dimension": "steps"})
+    assert (path, data) == ("research/turn[2]/call[0]", {"level": "step", "dimension": "steps", "needed": 1, "left": 0})
     check(world)
 
 

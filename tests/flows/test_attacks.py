@@ -191,7 +191,10 @@ def test_a_call_that_may_have_happened_is_decided_before_a_cancelled_run_ends():
         request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
         raise TransientFailure("the connection broke")
 
-    w.tools._functions["erp_post"] = post
+    def down(*_):
+        raise TransientFailure("nobody can be asked")
+
+    w.tools._functions |= {"erp_post": post, "erp_find": down}
     w.start({"document": "Invoice"})
     sleep, asked = w.clock.sleep, []
 

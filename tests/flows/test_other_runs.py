@@ -157,8 +157,9 @@ def test_a_probe_that_finds_nothing_too_early_proves_nothing():
     spec = {"compensate": {"tool": "do", "with": {"step": "undo"}}, "reconcile": probe}
     w = world(tool("a", risk="reversible", retry=Retry(1), spec=spec), do=dies_then_searches)
     w.start({})
-    assert called(w) == ["a", "find"]
+    assert called(w) == ["a", *["find"] * 5]
     assert (w.head.state, w.records.step("a").status) == ("paused", "unknown")
+    assert "did not find" in w.records.step("a").failure.message
     check(w)
 
 

@@ -5,80 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import BUDGET, each, loop, manifest, output, plan, refuse, said, tool
-from invariants import check
-from machine import UNWIND, Execution, World
+from bodies import BUDGET, each, loop, output, plan, refuse, said, tool
+from machine import UNWIND
+from town import NUMBERS, Town, task_in
 
-from shared.compiler import compile_manifest, unwind_machine
-from shared.runtime.ending import request
 from shared.runtime.parking import Order, Raise, resume_step
-from shared.runtime.runs import StartRequest, start_run
-from shared.runtime.task import Task
-from shared.testing import FakeModels, FakeTools
 from shared.values import load
-
-
-class Town:
-    """One workflow whose executions, those of its parts and of their unwinding too, all run until nothing moves."""
-
-    def __init__(self, *plans, do=None, room=300, budget=BUDGET, slots=1000):
-        unit = compile_manifest(replace(manifest(*plans, budget=budget), max_parallel=slots), room)
-        self.w = World(unit, FakeModels(lambda _: "yes"), FakeTools({"do": do or (lambda given, _: given["say"])}))
-        self.running: dict[tuple[str, str], Execution] = {}
-        self.busy: set[tuple[str, str]] = set()
-        self.slept, self.w.clock.sleep = self.w.clock.sleep, self._sleep
-
-    def start(self, data=None):
-        published = self.w.steps.definitions.published("w")
-        self.w.run, _ = start_run(self.w.steps, published, StartRequest("acme", "alex@example.test", "api", data or {}))
-        return self.go()
-
-    def go(self):
-        """Let everything go on; also while an execution sleeps, which the walker does without giving way."""
-        seen = -1
-        while seen != (seen := len(self.w.engine.answers) + len(self.w.engine.executions)):
-            for name in list(self.w.engine.executions):
-                if name not in self.busy:
-                    self.busy.add(name)
-                    self._go(name)
-                    self.busy.discard(name)
-        return self
-
-    def _go(self, name):
-        if name not in self.running:
-            machine = unwind_machine() if name[0] == UNWIND else self.w.unit.asl
-            self.running[name] = Execution(self.w, machine, self.w.engine.executions[name])
-        elif self.running[name].status == "RUNNING":
-            self.running[name].go()
-
-    def _sleep(self, seconds):
-        self.slept(seconds)
-        self.go()
-
-    def cancel(self):
-        request(self.w.steps, self.w.journal, "cancelled", "by ops", UNWIND)
-        return self.go()
-
-    def below(self, path):
-        """Return the world as a part's run sees it."""
-        child = self.w.records.step(path).child
-        return _seen_by(self.w, child)
-
-    def parts(self, of="each"):
-        return [step.path for step in self.w.records.steps() if step.path.startswith(f"{of}[") and step.type == "part"]
-
-    def check(self):
-        check(self.w)
-        for path in self.parts() + self.parts("again"):
-            if self.w.records.step(path).child:
-                check(self.below(path))
-
-
-def _seen_by(w, run):
-    return World(w.unit, w.models, w.tools, w.store, w.blobs, w.clock, w.engine, w.mail, run=run)
-
-
-NUMBERS = "${ input.numbers }"
 
 
 def test_a_short_list_runs_in_the_execution_itself():
@@ -284,7 +216,3 @@ def test_who_gives_up_a_step_in_a_part_gives_up_the_run():
     assert (town.w.head.state, town.below(path).head.state) == ("failed", "failed")
     assert "given up by ops" in town.w.head.reason
     town.check()
-
-
-def task_in(below, scope):
-    return Task("run", "a", scope, below.run, "acme", "w", 1, 1, "", "person", 0)

@@ -78,6 +78,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "unwind": START,
         "stream": {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"},
         "*": {"dynamodb:ListStreams"},
+        "event bus": {"events:PutEvents"},
         "dead letters": {"sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"},
     },
     "Publish": {
@@ -93,6 +94,7 @@ NAMES = [
     (r"Runs\w*Arn.*/index/(\w+)", r"runs \1"),
     (r"Runs\w*Arn", "runs"),
     (r"Blobs\w*Arn.*/\*", "objects"),
+    (r"Events\w*Arn", "event bus"),
     (r"ModelSecret", "model secret"),
     (r"LinkSecret", "link secret"),
     (r"stateMachine:signalbox-prod-unwind$", "unwind"),

@@ -175,7 +175,7 @@ def test_ended_executions_of_workflows_reach_the_finaliser(prod: Synthesised):
 def test_the_projector_gets_what_it_follows_and_loses_nothing(prod: Synthesised):
     mapping = prod.one("AWS::Lambda::EventSourceMapping").properties
     keys = [json.loads(each["Pattern"])["dynamodb"]["Keys"]["sk"]["S"] for each in mapping["FilterCriteria"]["Filters"]]
-    assert keys == [["HEAD"], [{"prefix": "GATE#"}], [{"prefix": "PARK#"}]]
+    assert keys == [["HEAD"], [{"prefix": "GATE#"}], [{"prefix": "PARK#"}], [{"prefix": "EVENT#"}]]
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"], "else a reported failure is lost"
     assert mapping["StartingPosition"] == "TRIM_HORIZON"
     assert mapping["DestinationConfig"]["OnFailure"]["Destination"]

@@ -97,4 +97,4 @@ class House:
 
 
 def _letter(gate: Any, run: Any, person: Person, shown: Any) -> Message:
-    return Message(person.email, gate.subject, "", "")
+    return Message(person.email, gate.subject, "", "", {})

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from shared.budget.rules import Refusal, admit, release
+from shared.budget.rules import admitted, refusals, release
 from shared.ledger.records import Amount, Head
 from tests.model.explorer import explore
 from tests.model.gates import APPROVER, CANCEL, REJECTER, NaiveGate, SoundGate
@@ -112,9 +112,8 @@ def play(jobs):
     head, running, ran = Head(active_left=LIMIT), [], []
     for arrives, timeout, takes in jobs:
         head, running = closed_until(head, running, arrives)
-        admitted = admit(head, Amount(), timeout, arrives)
-        if not isinstance(admitted, Refusal):
-            head = admitted
+        if not any(refusals(head, Amount(), timeout, arrives)):
+            head = admitted(head, Amount(), arrives)
             running.append(arrives + takes)
             ran.append((arrives, arrives + takes))
     return ran, closed_until(head, running, 99)[0]

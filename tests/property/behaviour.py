@@ -47,8 +47,21 @@ def behave(arguments: dict[str, Any], call: Any) -> dict[str, Any]:
     """Be the tool: fail as the seed says, else return its output with what it was given."""
     kind, times = troubles(arguments["seed"], call.path, arguments["chance"])
     if call.attempt <= times:
-        raise failure_named(kind, f"{kind} at {call.path}, attempt {call.attempt}")
+        failure = failure_named(kind, f"{kind} at {call.path}, attempt {call.attempt}")
+        failure.uncertain = arguments.get("doubtful", False)
+        raise failure
     return result(arguments["seed"], call.path) | {"from": arguments.get("from")}
+
+
+def find(arguments: dict[str, Any], call: Any) -> dict[str, Any]:
+    """Be the tool that looks up what became of a call: it has happened, it has not, or nobody can tell."""
+    rolled = dice("found", arguments["seed"], call.path)
+    if rolled.random() < 0.2:
+        raise failure_named("permanent", f"nobody knows what became of {call.path}")
+    return result(arguments["seed"], call.path) | {"count": rolled.randrange(2)}
+
+
+TOOLS = {"behave": behave, "find": find}
 
 
 def reply(request: ModelRequest) -> str | ModelReply:
@@ -75,8 +88,11 @@ def proposals(seed: int, chance: float, rolled: Random) -> ModelReply:
 
 
 def comes(seed: int, path: str) -> str:
-    """Return when the event for the wait at ``path`` comes: before it, once it waits, twice, or too late."""
-    return dice("event", seed, path).choice(("early", "late", "late", "twice", "never"))
+    """Return when the event for the wait at ``path`` comes: before it, once it waits, twice, too late, or after others.
+
+    What comes early comes twice as well.
+    """
+    return dice("event", seed, path).choice(("early", "late", "twice", "never", "others"))
 
 
 def undecided(seed: int, path: str, timeout: float, nth: int) -> bool:

@@ -15,7 +15,7 @@ from cloud_function import BUCKET, TABLE, manifest_key, ports
 from family import family, unit_of
 from graphs import children_of, given
 from invariants import check
-from order import too_early
+from order import disorder
 from outcome import Result, Stuck, result_of
 from people import act
 
@@ -29,7 +29,7 @@ from shared.runtime.runs import StartRequest, start_run
 from tests.emulator.emulator import ROOT, Emulator, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from shared.compiler import Unit
@@ -66,23 +66,26 @@ class Cloud:
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
         )
         self._client("s3").create_bucket(Bucket=BUCKET)
+        for name in FUNCTIONS:
+            self._function(name, HANDLER)
+        self._known: set[str] = set()
+        self._machine("unwind", _brisk(unwind_machine()))
+
+    def _function(self, name: str, handler: str) -> None:
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as file:
             file.writestr("entry/__init__.py", "")
-            file.writestr("entry/handler.py", HANDLER)
-        for name in FUNCTIONS:
-            variables = {"ROLE": name, "UNWIND": UNWIND, "FOLDERS": json.dumps([str(folder) for folder in FOLDERS])}
-            self._client("lambda").create_function(
-                FunctionName=name,
-                Runtime="python3.13",
-                Role=ROLE,
-                Handler="entry.handler.handle",
-                Code={"ZipFile": archive.getvalue()},
-                Timeout=900,
-                Environment={"Variables": variables},
-            )
-        self._known: set[str] = set()
-        self._machine("unwind", _brisk(unwind_machine()))
+            file.writestr("entry/handler.py", handler)
+        variables = {"ROLE": name, "UNWIND": UNWIND, "FOLDERS": json.dumps([str(folder) for folder in FOLDERS])}
+        self._client("lambda").create_function(
+            FunctionName=name,
+            Runtime="python3.13",
+            Role=ROLE,
+            Handler="entry.handler.handle",
+            Code={"ZipFile": archive.getvalue()},
+            Timeout=900,
+            Environment={"Variables": variables},
+        )
 
     def _machine(self, name: str, asl: Mapping[str, Any]) -> str:
         definition = render(asl)
@@ -105,9 +108,50 @@ class Cloud:
         members = list(family(self._host, journal))
         for member in members:
             check(member)
-            early = too_early(member.manifest, member.records, member.events())
-            assert not early, "; ".join(early)
+            wrong = disorder(member, self._host.blobs)
+            assert not wrong, "; ".join(wrong)
         return result_of(members, self._host.blobs)
+
+    def chain(self, unit: Unit) -> Callable[[], float]:
+        """Return a function that runs a unit to its end and returns the seconds which its execution took."""
+        self._publish(unit)
+        published = self._host.definitions.published(unit.manifest.workflow)
+        executions = published.machine.replace(":stateMachine:", ":execution:")
+
+        def once() -> float:
+            run, _ = start_run(self._host, published, StartRequest(TENANT, "bench@localhost", "api", {}, None))
+            return self._took(f"{executions}:{run}.1")
+
+        return once
+
+    def bare_chain(self, length: int) -> Callable[[], float]:
+        """Return a function that runs a chain of Lambda tasks which do nothing, and returns the seconds they took."""
+        self._function("Bare", "def handle(event, context):\n    return {}\n")
+        states = {
+            f"s{number}": {
+                "Type": "Task",
+                "Resource": "arn:aws:states:::lambda:invoke",
+                "Parameters": {"FunctionName": "Bare", "Payload": {}},
+                **({"Next": f"s{number + 1}"} if number + 1 < length else {"End": True}),
+            }
+            for number in range(length)
+        }
+        machine = self._machine("bare", {"StartAt": "s0", "States": states})
+
+        def once() -> float:
+            return self._took(self._states.start_execution(stateMachineArn=machine, input="{}")["executionArn"])
+
+        return once
+
+    def _took(self, execution: str) -> float:
+        deadline = time.monotonic() + PATIENCE
+        while (found := self._states.describe_execution(executionArn=execution))["status"] == "RUNNING":
+            if time.monotonic() > deadline:
+                raise Stuck(f"{execution} does not end")
+            time.sleep(0.02)
+        if found["status"] != "SUCCEEDED":
+            raise Stuck(f"{execution} has {found['status']}")
+        return (found["stopDate"] - found["startDate"]).total_seconds()
 
     def _publish(self, unit: Unit) -> None:
         name = unit.manifest.workflow

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from behaviour import behave, reply
+from behaviour import TOOLS, reply
 
 from shared.blobs.s3 import S3Blobs
 from shared.clock import SystemClock
@@ -71,7 +71,7 @@ def ports(client: Any) -> dict[str, Any]:
 
 @cache
 def _steps() -> StepHost:
-    return StepHost(**ports(boto3.client), models=FakeModels(reply), tools=FakeTools({"behave": behave}))
+    return StepHost(**ports(boto3.client), models=FakeModels(reply), tools=FakeTools(TOOLS))
 
 
 @cache

@@ -6,20 +6,22 @@ import re
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import engines
 from behaviour import dice
 from engines import Hold
-from graphs import child, children_of, make, make_large, plans_of
+from graphs import ENOUGH, child, children_of, make, make_large, plans_of
 from outcome import differences, settled_for_sure
 from shrink import shrink, text
 from specs import SOON
 
 from shared.asl.split import ROOM
 from shared.compiler import compile_manifest
-from shared.runtime.scopes import enclosing, graph_at, scope_of
+from shared.runtime.host import plan_of
+from shared.runtime.scopes import container_of, enclosing, graph_at, number_of, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from outcome import Result
 
     from shared.compiler import Unit
-    from shared.manifest import Manifest, StepPlan
+    from shared.manifest import Manifest, Split, StepPlan
 
     Engine = Callable[[Unit, int, Hold | None], Result]
 
@@ -38,7 +40,7 @@ def interpreter_and_walker(unit: Unit, seed: int, hold: Hold | None) -> Result:
     if hold:
         there = settled_for_sure(engines.walk(unit, seed, held=hold.path))
         assert not hold.others - there, _needless(hold.path, hold.others - there)
-        here = (there & settled_for_sure(result)) - hold.others
+        here = (there & settled_for_sure(result)) - hold.others - hold.delayed
         assert not here, f"on the interpreter, {_needless(hold.path, here)}"
     return result
 
@@ -52,14 +54,16 @@ def holding(unit: Unit, seed: int, reference: Result) -> Hold | None:
     sure = settled_for_sure(reference)
     rows = reference.rows
     tools = sorted(path for path in sure if rows[path].attempt and not path.endswith(("/fallback", "/compensate", "]")))
-    callers = [path for path in tools if ">" not in path and _is_tool(unit.manifest, path)]
+    callers = [path for path in tools if ">" not in path and _can_be_held(unit.manifest, path)]
     if reference.state != "completed" or not callers:
         return None
-    path = dice("hold", seed).choice(callers)
-    parked = settled_for_sure(engines.interpret(unit, seed, held=path))
+    rolled, inside = dice("hold", seed), [path for path in callers if "[" in path]
+    path = rolled.choice(inside if inside and rolled.random() < 0.5 else callers)
+    parked = sure & settled_for_sure(engines.interpret(unit, seed, held=path))
     late = {other for other in sure - parked if not after(unit.manifest, path, other)}
     assert not late, _needless(path, late)
-    return Hold(path, parked & sure, engines.patience(unit.manifest) / 3)
+    delayed = parked & behind(unit.manifest, path, rows)
+    return Hold(path, parked - delayed, delayed, engines.patience(unit.manifest) / 6)
 
 
 def after(manifest: Manifest, path: str, other: str) -> bool:
@@ -92,6 +96,30 @@ def _turns(manifest: Manifest, scope: str, mine: str, its: str) -> bool:
     return its == name or plan.type == "loop" or bool(plan.spec["max_concurrency"]) or plan.split is not None
 
 
+def behind(manifest: Manifest, path: str, others: Iterable[str]) -> set[str]:
+    """Return what waits for the step at ``path`` because its map is split: what stands in later items of its part.
+
+    Only where a part runs its items one by one: else they overtake the one that is held.
+    """
+    found: set[str] = set()
+    for scope in enclosing(scope_of(path))[1:]:
+        container = container_of(scope)
+        split = plan_of(manifest, container).split
+        items = {other: int(at[1]) for other in others if (at := re.match(rf"{re.escape(container)}\[(\d+)\]", other))}
+        count = 1 + max(items.values(), default=0)
+        if split and split.inside == 1 and count > split.inline:
+            part = range(*_part_with(split, count, number_of(scope)))
+            found |= {other for other, item in items.items() if item in part and item > number_of(scope)}
+    return found
+
+
+def _part_with(split: Split, count: int, item: int) -> tuple[int, int]:
+    """Return the first item of the part that an item of a split map is in, and that of the next part."""
+    parts = min(count, max(split.at_once, -(-count // split.size)))
+    bounds = [count * number // parts for number in range(parts + 1)]
+    return next((first, end) for first, end in pairwise(bounds) if item < end)
+
+
 def _later(graph: Mapping[str, StepPlan], step: str) -> set[str]:
     """Return the steps, and the items of those, that come after a step of their graph."""
     found: set[str] = set()
@@ -104,10 +132,11 @@ def _later(graph: Mapping[str, StepPlan], step: str) -> set[str]:
     return found
 
 
-def _is_tool(manifest: Manifest, path: str) -> bool:
-    from shared.runtime.host import plan_of  # noqa: PLC0415
-
-    return plan_of(manifest, path).type == "tool"
+def _can_be_held(manifest: Manifest, path: str) -> bool:
+    """Tell whether a step can be held while others go on: it calls, and leaves them a place."""
+    splits = [plan_of(manifest, container_of(scope)).split for scope in enclosing(scope_of(path))[1:]]
+    share = max((split.at_once for split in splits if split), default=1)
+    return plan_of(manifest, path).type == "tool" and manifest.max_parallel // share > 1
 
 
 def compare(manifest: Manifest, seed: int, engine: Engine) -> list[str]:
@@ -159,8 +188,9 @@ def compare_all(seeds: Iterable[int], engine: Engine, *, large: bool = True) -> 
 def kinds_of(manifest: Manifest) -> set[str]:
     """Return what a graph has in it, to show that all of it was met."""
     kinds: set[str] = {"600 steps"} if len(manifest.order) >= LARGE else set()
-    for steps in (manifest.steps, *(child(name).steps for name in children_of(manifest))):
-        for plan in plans_of(steps.values()):
+    for one in (manifest, *map(child, children_of(manifest))):
+        kinds |= {"few places"} if one.max_parallel < ENOUGH else set()
+        for plan in plans_of(one.steps.values()):
             kinds |= {plan.type, f"join {plan.join if plan.join in {'all', 'any'} else 'quorum'}"}
             kinds |= {name for name in ("when", "fallback", "optional") if getattr(plan, name)}
             kinds |= {"conditional edge"} if any(edge.when for edge in plan.needs) else set()
@@ -172,12 +202,14 @@ def _special(plan: StepPlan) -> Iterator[str]:
     """Yield what a step has that not every step of its type has."""
     if plan.risk != "read":
         yield plan.risk
+        yield f"doubtful {plan.risk}" if plan.spec["with"]["doubtful"] else plan.risk
+        yield "reconcile" if plan.spec["reconcile"] else plan.risk
     if plan.merge != "by_step":
         yield f"merge {plan.merge}"
     if plan.type == "router":
         yield f"router {plan.spec['strategy']}"
-    if plan.spec.get("event"):
-        yield "event"
+    if plan.type == "wait":
+        yield f"wait {next(kind for kind in ('for', 'until', 'event') if kind in plan.spec)}"
     if plan.type == "human_gate" and plan.timeout <= SOON:
         yield f"expiry {plan.spec['on_expiry']}"
     if plan.type == "map":

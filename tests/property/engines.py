@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from behaviour import behave, reply
+from behaviour import TOOLS, behave, reply
 from family import Generated, family
 from graphs import given
 from invariants import check
 from machine import UNWIND, Execution, World
-from order import too_early
+from order import disorder
 from outcome import Result, Stuck, result_of
 from people import act
 from specs import SOON
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest
 
 PATIENCE = 30.0
-"""Seconds that a run of a few steps may take on an engine with real threads."""
+"""Seconds of this process that a run of a few steps may take on an engine with real threads.
+
+Not of the clock: a process that gets no core is not stuck.
+"""
 BRIEF, UNWINDING = 30.0, 1800.0
 """Seconds that a run may sleep before people act, and that an unwinding sleeps at most."""
 ROUNDS = 200
@@ -38,20 +41,24 @@ ROUNDS = 200
 
 @dataclass(frozen=True)
 class Hold:
-    """A step whose first attempt does not return before all of ``others`` have settled."""
+    """A step whose first attempt does not return before all of ``others`` have settled.
+
+    ``delayed`` may wait for it where a map is split into parts, though they need not in one execution.
+    """
 
     path: str
     others: frozenset[str]
+    delayed: frozenset[str]
     patience: float
 
 
 def patience(manifest: Manifest) -> float:
-    """Return the seconds that a run may take on an engine with real threads."""
+    """Return the seconds of this process that a run may take on an engine with real threads."""
     return PATIENCE + len(manifest.order) / 5
 
 
 def world_of(unit: Unit, tool: Callable[..., Any], **ports: Any) -> World:
-    return World(unit, FakeModels(reply), FakeTools({"behave": tool}), **ports).define(Generated(unit))
+    return World(unit, FakeModels(reply), FakeTools(TOOLS | {"behave": tool}), **ports).define(Generated(unit))
 
 
 def start(world: World, seed: int) -> str:
@@ -70,8 +77,8 @@ def finished(world: World) -> Result:
         stopped = member.head.ended == "stopped" and not member.records.run.part
         assert not stopped, f"the run ended as stopped: {member.head.reason}"
         check(member)
-        early = too_early(member.manifest, member.records, member.events())
-        assert not early, "; ".join(early)
+        wrong = disorder(member, world.blobs)
+        assert not wrong, "; ".join(wrong)
     return result_of(members, world.blobs)
 
 

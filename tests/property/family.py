@@ -1,6 +1,6 @@
 """A run and the child runs below it, as one thing to look at: paths of a child stand behind its step's and ``>``.
 
-A part of a map or a loop is no child in that sense: its items belong to the whole, and so do their paths.
+What runs a map or a loop, or a part of one, is no child in that sense: its paths are those of the run above.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from graphs import child
 
 from shared.compiler import compile_manifest
-from shared.runtime.host import Definitions, Published
+from shared.runtime.host import Definitions, Published, plan_of
 from shared.runtime.journal import Journal
-from shared.runtime.scopes import range_of
+from shared.runtime.scopes import is_apart, whole_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ class Member:
         return self.records.head
 
     def steps(self) -> Iterator[Step]:
-        """Yield the records of steps; not those by which a map or a loop is split into parts."""
+        """Yield the records of steps; not those of parts, nor in its own run that of the whole map or loop."""
         return (step for step in self.records.steps() if step.type != "part" and step.path != self.whole)
 
     def events(self) -> list[Event]:
@@ -71,7 +71,13 @@ class Member:
     def whole(self) -> str:
         """The map or loop that this run is a part of; empty for any other run."""
         part = self.records.run.part
-        return range_of(part)[0] if part else ""
+        return whole_of(part) if part else ""
+
+    @property
+    def places(self) -> int:
+        """How many steps of this run may be at work at once: parts of one map share the places of the whole."""
+        split = plan_of(self.manifest, self.whole).split if self.whole else None
+        return max(1, self.manifest.max_parallel // (split.at_once if split else 1))
 
     def here(self, path: str) -> str:
         """Return what the whole family calls a path of this run."""
@@ -86,7 +92,7 @@ def family(host: Host, journal: Journal, prefix: str = "") -> Iterator[Member]:
     for step in seen.steps():
         if step.child:
             below = Journal(host.store, host.clock, run.tenant, step.child)
-            yield from family(host, below, prefix if step.type == "part" else f"{prefix}{step.path}>")
+            yield from family(host, below, prefix if is_apart(step) else f"{prefix}{step.path}>")
 
 
 def settled(members: Iterator[Member]) -> frozenset[str]:

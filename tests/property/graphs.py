@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from behaviour import dice
-from specs import Specs, call
+from specs import LONG, Specs, call
 
 from shared.manifest import Edge, Limits, Manifest, Retry, StepPlan
 
@@ -23,7 +23,7 @@ BUDGET = Limits(usd=10**12, tokens=10**9, steps=10**6)
 ENVELOPES = (BUDGET, Limits(usd=10**10, tokens=10**7, steps=10**4), Limits(usd=10**8, tokens=10**5, steps=300))
 """What a run, its children and theirs may use: there is enough for all that can be under way at once."""
 INPUT = {"type": "object"}
-LONG = 30 * 86_400.0
+ENOUGH = 1000
 DEEPEST = 2
 SIZES = (1, 1, 2, 3)
 """How many steps a child's graph has."""
@@ -53,7 +53,7 @@ def make(seed: int, *, size: int = 12) -> Manifest:
     maker = Maker(seed, rolled, itertools.count(1), calm=rolled.random() < 0.3, family=f"k{seed}")
     n = min(rolled.randint(1, size), rolled.randint(1, size))
     steps, order = maker.graph(n, 0, ())
-    return Manifest("w", "", INPUT, BUDGET, steps, order, max_parallel=1000, on_error=maker.default)
+    return Manifest("w", "", INPUT, BUDGET, steps, order, max_parallel=places(seed), on_error=maker.default)
 
 
 def make_large(seed: int, *, size: int = 600) -> Manifest:
@@ -66,7 +66,8 @@ def make_large(seed: int, *, size: int = 600) -> Manifest:
         block = maker.block(rolled.choice(LANES), rolled.randint(20, 45), last)
         plans += block
         last = [block[-1].id]
-    return Manifest("w", "", INPUT, BUDGET, linked(plans), tuple(plan.id for plan in plans), max_parallel=1000)
+    order = tuple(plan.id for plan in plans)
+    return Manifest("w", "", INPUT, BUDGET, linked(plans), order, max_parallel=places(seed, 40))
 
 
 def child(name: str) -> Manifest:
@@ -75,9 +76,13 @@ def child(name: str) -> Manifest:
     maker = Maker(0, rolled, itertools.count(1), calm=rolled.random() < 0.4, family=name, prefix=f"{name}s")
     steps, order = maker.graph(rolled.choice(SIZES), DEEPEST - 1, ())
     wanted = {"required": ["nowhere"]} if not maker.calm and rolled.random() < 0.05 else {}
-    return Manifest(
-        name, "", INPUT | wanted, ENVELOPES[name.count("x")], steps, order, max_parallel=1000, on_error=maker.default
-    )
+    budget, most = ENVELOPES[name.count("x")], places(name)
+    return Manifest(name, "", INPUT | wanted, budget, steps, order, max_parallel=most, on_error=maker.default)
+
+
+def places(of: int | str, *few: int) -> int:
+    """Return how many steps may be at work at once: more than there ever are, or ``few``."""
+    return dice("places", of).choice((ENOUGH, ENOUGH, *(few or (1, 2, 3))))
 
 
 def children_of(manifest: Manifest) -> Iterator[str]:
@@ -234,5 +239,7 @@ class Maker(Specs):
                 found[gate.id] = replace(gate, spec={**gate.spec, "approves": chosen.id})
                 risk = self.rolled.choice(("read", "irreversible"))
                 spec = call(self.arguments([], ()))
+                if risk == "irreversible":
+                    self.leave_doubt(spec)
                 found[chosen.id] = replace(chosen, approved_by=gate.id, risk=risk, spec=spec)
         return list(found.values())

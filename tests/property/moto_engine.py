@@ -45,6 +45,10 @@ PACE = 50
 """How much faster than real time moto's clock runs; much more, and time runs out for threads that wait for a core."""
 
 
+BUSY = 0.02
+"""Seconds that a call takes where a run has few places, so that others come meanwhile and find none."""
+
+
 class Hurried(SystemClock):
     """Real time at another pace; ``sleep`` is the runtime's own pause between conflicting writes."""
 
@@ -116,6 +120,8 @@ class Moto:
         def tool(arguments: dict[str, Any], call: Any) -> Any:
             if hold and call.path == hold.path and call.attempt == 1:
                 barred.extend(_wait_for(world, hold))
+            if unit.manifest.slots:
+                time.sleep(BUSY)
             return behave(arguments, call)
 
         world = world_of(unit, tool, engine=engine, clock=Hurried())
@@ -128,12 +134,12 @@ class Moto:
 
     def _drive(self, world: World, engine: Executions, seed: int) -> None:
         """Be the people and the unwind machine until all runs have ended."""
-        deadline = time.monotonic() + patience(world.unit.manifest)
+        deadline = time.process_time() + patience(world.unit.manifest)
         running = True
         while running or not world.head.ended:
             act(world.steps, world.journal, seed, UNWIND)
             unwinding = [data for data in list(engine.unwinding.values()) if _unwind(world, data)]
-            if time.monotonic() > deadline or not (running or unwinding or world.head.ended):
+            if time.process_time() > deadline or not (running or unwinding or world.head.ended):
                 states = [_status(execution) for execution in engine.started]
                 raise Stuck(f"moto: the executions are {states}, the run {world.head.state}")
             time.sleep(0.004)
@@ -250,9 +256,9 @@ def _done(world: World) -> frozenset[str]:
 
 def _wait_for(world: World, hold: Hold) -> list[str]:
     """Wait until the other steps have settled; return those that do not."""
-    deadline = time.monotonic() + hold.patience
+    deadline = time.process_time() + hold.patience
     while not world.run:
         time.sleep(0.001)  # the first step may be called before its run's id has come back
-    while (missing := hold.others - _done(world)) and time.monotonic() < deadline:
+    while (missing := hold.others - _done(world)) and time.process_time() < deadline:
         time.sleep(0.003)
     return sorted(missing)

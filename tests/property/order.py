@@ -1,19 +1,24 @@
-"""What the log must show of every run, on any engine: nothing starts before what it depends on has settled."""
+"""What the log must show of every run, on any engine.
+
+Nothing starts before what it depends on has settled, and never more at once than there are places for.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from joining import decision
 from outcome import scopes_in
 
-from shared.runtime.scopes import FALLBACK, graph_at, order_at
+from shared.runtime.scopes import COMPENSATE, FALLBACK, graph_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from family import Member
+
     from shared.ledger.records import Event
-    from shared.manifest import Manifest, StepPlan
-    from shared.runtime.journal import Snapshot
+    from shared.ports import Blobs
 
 WORK = {
     "step_opened",
@@ -27,37 +32,48 @@ WORK = {
 }
 
 
-def too_early(manifest: Manifest, seen: Snapshot, events: Sequence[Event]) -> list[str]:
-    """Return the steps that began, or were skipped, before their join could know."""
+def disorder(member: Member, blobs: Blobs) -> list[str]:
+    """Return what one run's log shows to have happened in a wrong order."""
+    events = member.events()
+    return [*_misjoined(member, events, blobs), *crowded(member.places, events), *_refusals(events)]
+
+
+def _misjoined(member: Member, events: Sequence[Event], blobs: Blobs) -> Iterator[str]:
+    """Yield the steps that began, or were skipped, before their join could know, or against what it said."""
     first: dict[str, Event] = {}
     for event in events:
         if event.type in WORK and event.path:
             first.setdefault(event.path.removesuffix(FALLBACK), event)
+    for scope in scopes_in(member.records):
+        for plan in graph_at(member.manifest, scope).values():
+            event = first.get(f"{scope}{plan.id}")
+            did = _did(event) if event else "nothing"
+            if event and did != "nothing":
+                due = decision(plan, scope, event.seq, member.records, blobs)
+                if due != did and (due, event.type) != ("fail", "step_failed"):
+                    yield f"{event.path}: {event.type} (event {event.seq}), but its join says {due}"
+
+
+def crowded(most: int, events: Sequence[Event]) -> list[str]:
+    """Return the steps that opened while as many were at work as may be, compensations aside."""
+    working: set[str] = set()
     found: list[str] = []
-    for scope in scopes_in(seen):
-        for name in order_at(manifest, scope):
-            event = first.get(f"{scope}{name}")
-            if event:
-                found += _early(graph_at(manifest, scope)[name], scope, event, seen)
-    return found + _refusals(events)
+    for event in events:
+        path = event.path or ""
+        if event.type != "step_opened" or path.endswith(COMPENSATE):
+            working.discard(path)
+        elif path not in working:
+            found += [f"{path} (event {event.seq}) is one too many beside {working}"] if len(working) >= most else []
+            working.add(path)
+    return found
 
 
-def _early(plan: StepPlan, scope: str, event: Event, seen: Snapshot) -> Iterator[str]:
-    before = [step for edge in plan.needs if (step := seen.step(f"{scope}{edge.source}")) and step.settled]
-    before = [step for step in before if (step.settled_seq or 0) < event.seq]
-    completed = sum(step.status in {"completed", "compensated"} for step in before)
-    if event.type == "step_skipped" and not _by_join(event):
-        return
-    if plan.join == "all" and len(before) < len(plan.needs):
-        yield f"{event.path}: {event.type} (event {event.seq}) before all of its sources had settled"
-    needed = {"all": 0, "any": 1}.get(str(plan.join), plan.join)
-    if plan.needs and event.type != "step_skipped" and completed < int(needed):
-        yield f"{event.path}: {event.type} (event {event.seq}) after {completed} of {needed} completed sources"
-
-
-def _by_join(event: Event) -> bool:
+def _did(event: Event) -> str:
+    """Return what a step's first event says of its join: that it let the step run, or that it skipped it."""
     reason = str(event.data.get("reason", ""))
-    return not reason.startswith(("the gate", "by "))
+    if event.type != "step_skipped" or reason.startswith("when is false"):
+        return "run"
+    return "nothing" if reason.startswith(("the gate", "by ")) else "skip"
 
 
 def _refusals(events: Sequence[Event]) -> list[str]:

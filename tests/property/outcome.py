@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from shared import values
-from shared.runtime.scopes import container_of, enclosing, graph_at, order_at, range_of, scope_of
+from shared.runtime.scopes import container_of, enclosing, graph_at, order_at, scope_of, whole_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
 def _racy(manifest: Manifest, seen: Snapshot) -> Iterator[str]:
     part = seen.run.part
     if seen.head.ended not in {None, "completed"} and (part or not _one_by_one(manifest.steps, manifest.order)):
-        yield f"{range_of(part)[0]}[" if part else ""
+        yield f"{whole_of(part)}[" if part else ""
     for step in seen.steps():
         scope = f"{step.path}/"
         if step.type == "item" and step.failure:

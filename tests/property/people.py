@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from behaviour import comes, dice, order_of, result, undecided, word_of
 from family import family
@@ -24,7 +24,7 @@ from shared.runtime.task import run_task
 from shared.runtime.waits import Arrival, deliver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     from family import Member
 
@@ -127,13 +127,13 @@ class _Outside:
         for plan in plans_of(self.run.manifest.steps.values()):
             early = f"early-{plan.id}"
             if plan.spec.get("event") and comes(self.seed, plan.id) == "early" and early not in known:
-                yield lambda name=f"e{plan.id}", early=early: self._deliver(name, early, 7)
+                yield lambda name=f"e{plan.id}", early=early: self._deliver(name, early, 7, times=2)
         for step in self.run.records.steps():
             waits = step.type == "wait" and step.status == "waiting"
             if waits and (event := plan_of(self.run.manifest, step.path).spec.get("event")):
-                yield from self._for(step, event["name"], counts["wait_started", step.path])
+                yield from self._for(step, event, counts["wait_started", step.path])
 
-    def _for(self, step: Step, name: str, nth: int) -> Iterator[Say]:
+    def _for(self, step: Step, event: Mapping[str, Any], nth: int) -> Iterator[Say]:
         when = comes(self.seed, step.step)
         if when == "never" and nth == 1:
             park = self.run.records.park(step.path)
@@ -141,10 +141,22 @@ class _Outside:
                 yield lambda: self._expire(park.token)
             return
         mine = [kept for kept in self.run.records.kept() if kept.id.startswith(f"{step.path}-")]
-        if all(kept.used_by for kept in mine):
-            yield lambda: self._deliver(name, f"{step.path}-{len(mine)}", 7, times=1 + (when == "twice"))
+        if when == "others" and not mine:
+            yield from self._others(step.path, event)
+        elif all(kept.used_by for kept in mine if kept.id != f"{step.path}-other"):
+            yield lambda: self._deliver(event["name"], f"{step.path}-{len(mine)}", 7, times=1 + (when == "twice"))
 
-    def _deliver(self, name: str, event: str, n: int, *, times: int = 1) -> None:
+    def _others(self, path: str, event: Mapping[str, Any]) -> Iterator[Say]:
+        """Yield an event that is for nobody: it has another name, or is none that the wait would take."""
+        name, n = (event["name"], 1) if event["match"] else (f"{event['name']}x", 7)
+
+        def say() -> None:
+            assert not self._deliver(name, f"{path}-other", n), f"{path} took an event that is for nobody"
+
+        yield say
+
+    def _deliver(self, name: str, event: str, n: int, *, times: int = 1) -> bool:
+        """Deliver an event, also more than once. Returns whether a wait took it."""
         task = run_task(self.run.records.run, self.run.head.epoch)
-        for _ in range(times):
-            deliver(self.host, task, Arrival(event, name, {"n": n}))
+        taken = [deliver(self.host, task, Arrival(event, name, {"n": n})) for _ in range(times)]
+        return any(taken)

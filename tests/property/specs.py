@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from behaviour import dice
 
-from shared.manifest import Body, Retry, StepPlan, Turns
+from shared.manifest import Body, Limits, Retry, StepPlan, Turns
 
 if TYPE_CHECKING:
     import itertools
@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from random import Random
 
 MODELS = ("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5")
+LONG = 30 * 86_400.0
 REPLY = {"type": "object", "required": ["v"], "properties": {"v": {"type": "integer"}}}
+PROBE = {
+    "tool": "find",
+    "with": {"seed": "${ call.arguments.seed }"},
+    "found": "result.count > 0",
+    "conclusive_after": None,
+}
+PAST = "2024-02-29T12:00:00Z"
 SOON = 20_000.0
 """Seconds to decide at a gate, or for an event to come, where nobody does or none comes. No engine's clock gets there
 by itself, also the hurried ones: who plays the people says when the time is over."""
@@ -70,13 +78,22 @@ class Specs:
             spec["with"]["from"] = "${ inputs }"
             plan = replace(plan, merge=self.rolled.choice(("by_step", "shallow", "deep", "list", "first")))
         if plan.retry.max_retries < 2 and self.rolled.random() < 0.15:
-            undo = {
-                "seed": 1,
-                "chance": 0.0,
-                "from": [f"${{ steps.{plan.id}.output }}", *(f"${{ {f} }}" for f in frame)],
-            }
-            return replace(plan, risk="reversible", spec={**spec, "compensate": {"tool": "behave", "with": undo}})
+            return self._reversible(plan, spec, frame)
         return replace(plan, spec=spec)
+
+    def _reversible(self, plan: StepPlan, spec: dict[str, Any], frame: tuple[str, ...]) -> StepPlan:
+        told = [f"${{ steps.{plan.id}.output }}", *(f"${{ {f} }}" for f in frame)]
+        spec["compensate"] = {"tool": "behave", "with": {"seed": 1, "chance": 0.0, "from": told}}
+        self.leave_doubt(spec)
+        if spec["with"]["doubtful"] and self.rolled.random() < 0.7:
+            spec["reconcile"] = PROBE
+            plan = replace(plan, retry=replace(plan.retry, max_retries=1, on=("transient", "timeout", "rate_limit")))
+        return replace(plan, risk="reversible", spec=spec)
+
+    def leave_doubt(self, spec: dict[str, Any]) -> None:
+        """Let some calls fail often, and leave open then whether they have happened."""
+        doubtful = self.rolled.random() < 0.5
+        spec["with"] |= {"doubtful": doubtful} | ({"chance": 0.6} if doubtful and not self.calm else {})
 
     def _agent(self, plan: StepPlan, known: list[str], _: Any, __: int, frame: tuple[str, ...]) -> StepPlan:
         asked = replace(plan, spec=self._model(known, frame), output=REPLY)
@@ -148,7 +165,8 @@ class Specs:
 
     def _wait(self, plan: StepPlan, *_: Any) -> StepPlan:
         if self.rolled.random() < 0.4:
-            return replace(plan, spec={"for": self.rolled.choice((0, 1))})
+            moment = "${ input.nowhere }" if not self.calm and self.rolled.random() < 0.2 else PAST
+            return replace(plan, spec=self.rolled.choice(({"for": 0}, {"for": 1}, {"until": moment})))
         match = self.rolled.choice((None, "event.n > 2"))
         event = {"name": f"e{plan.id}", "match": match, "timeout": SOON}
         return replace(plan, spec={"event": event}, timeout=SOON)
@@ -160,19 +178,20 @@ class Specs:
 
     def _map(self, plan: StepPlan, known: list[str], _: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
         rolled = self.rolled
-        over: Any = [rolled.randrange(10) for _ in range(rolled.randrange(4))]
+        over: Any = [rolled.randrange(10) for _ in range(rolled.choice((0, 1, 2, 3, 4, 5)))]
         if rolled.random() < 0.3:
             over = "${ input.list }" if not known else f"${{ steps.{rolled.choice(known)}.output.list }}"
         inside = ("index % 2 == 0", "item == null || item < 5", *frame)
         spec = {
             "over": over,
             "as": "thing",
-            "max_concurrency": rolled.choice((0, 0, 1, 2, 3)),
+            "max_concurrency": rolled.choice((0, 1, 2, 3, 4, 6)),
             "on_failure": rolled.choice(("collect_all", "collect_all", "fail_fast", {"quorum": rolled.randint(1, 3)})),
             "collect": self._maybe(0.2, "${ index }"),
             "max_items": 20,
         }
-        return replace(plan, spec=spec, body=Body(*self.graph(rolled.randint(1, 4), depth + 1, inside)))
+        plan = replace(plan, spec=spec, body=Body(*self.graph(rolled.randint(1, 4), depth + 1, inside)))
+        return self._perhaps_apart(plan)
 
     def _loop(self, plan: StepPlan, _: Any, __: Any, depth: int, frame: tuple[str, ...]) -> StepPlan:
         rolled, turns = self.rolled, self.rolled.randint(1, 3)
@@ -180,7 +199,13 @@ class Specs:
         body = Body(*self.graph(rolled.randint(1, 3), depth + 1, inside))
         after = f"loop.iteration >= {rolled.choice((1, 1, 2, 3))}"
         spec = {"until": after, "max_iterations": turns, "collect": self._maybe(0.2, "${ loop.iteration }")}
-        return replace(plan, spec=spec, body=body)
+        return self._perhaps_apart(replace(plan, spec=spec, body=body))
+
+    def _perhaps_apart(self, plan: StepPlan) -> StepPlan:
+        """Give some maps and loops a time-out and a budget, and by that a run of their own; there is enough of both."""
+        rolled = dice("apart", self.seed, plan.id)
+        plenty = Limits(usd=10**8, tokens=10**5, steps=300)
+        return replace(plan, apart=True, timeout=LONG, budget=plenty) if rolled.random() < 0.2 else plan
 
 
 def call(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import engines
 import pytest
-from comparison import compare, explain, holding
+from comparison import TIGHT, behind, compare, explain, holding
 from engines import Hold
 from graphs import BUDGET, INPUT, linked, make
 from moto_engine import on_moto
-from outcome import differences
+from outcome import differences, settled_for_sure
 from shrink import shrink
 
 from shared.compiler import compile_manifest
-from shared.manifest import Edge, Manifest, StepPlan
+from shared.manifest import Body, Edge, Manifest, StepPlan
 
 CALL = {"tool": "behave", "with": {"seed": 1, "chance": 0.0}, "cost": 0, "compensate": None, "reconcile": None}
 
@@ -31,14 +31,14 @@ def test_a_barrier_is_found():
     drawn, built = graph(**N_SHAPE), graph(**N_SHAPE | {"c": "ab"})
     unit = replace(drawn, asl=built.asl)
     with on_moto() as moto, pytest.raises(AssertionError, match=r"while b .* wait without need: \['c'\]"):
-        moto.run(unit, 1, Hold("b", frozenset("ac"), patience=5.0))
+        moto.run(unit, 1, Hold("b", frozenset("ac"), frozenset(), patience=5.0))
 
 
 def test_a_step_that_starts_too_early_is_found():
     drawn, built = graph(**N_SHAPE), graph(**N_SHAPE | {"d": "a"})
     unit = replace(drawn, asl=built.asl)
     # The walker enters one branch after the other, so that here d is always entered before b.
-    with pytest.raises(AssertionError, match="before all of its sources had settled"):
+    with pytest.raises(AssertionError, match=r"d: step_.* but its join says wait"):
         engines.walk(unit, 1)
 
 
@@ -48,6 +48,18 @@ def test_what_is_held_is_what_the_others_need_not_wait_for():
     settled = {name: {path for path, row in rows.items() if row.settled} for name, rows in parked.items()}
     assert settled == {"a": {"b"}, "b": {"a", "c"}, "c": {"a", "b", "d"}, "d": {"a", "b", "c"}}
     assert holding(unit, 1, engines.interpret(unit, 1)).path in N_SHAPE
+
+
+@pytest.mark.parametrize(("limit", "late"), [(2, {3, 4}), (4, set())])
+def test_only_what_stands_behind_an_item_in_its_part_may_wait_for_it(limit, late):
+    body = Body(linked([StepPlan("t", "tool", spec=CALL)]), ("t",))
+    spec = {"over": [1, 2, 3, 4, 5], "as": "it", "max_concurrency": limit, "max_items": 20}
+    each = StepPlan("each", "map", spec={**spec, "on_failure": "collect_all", "collect": None}, body=body)
+    unit = compile_manifest(Manifest("w", "", INPUT, BUDGET, linked([each]), ("each",)), TIGHT)
+    paths = [f"each[{item}]/t" for item in range(5)]
+    assert behind(unit.manifest, paths[2], paths) == {paths[item] for item in late}
+    there = settled_for_sure(engines.walk(unit, 1, held=paths[2]))
+    assert there == {paths[item] for item in {0, 1, 3, 4} - late}
 
 
 def test_another_outcome_is_a_difference():

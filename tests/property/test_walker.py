@@ -7,13 +7,15 @@ from comparison import compare_all, explain, graph_of, interpreter_and_walker, k
 
 GRAPHS, CHUNK = 200, 40
 ALL_KINDS = {
-    *("tool", "agent", "transform", "router", "human_gate", "map", "loop", "wait", "sub_workflow", "event", "turns"),
+    *("tool", "agent", "transform", "router", "human_gate", "map", "loop", "wait", "sub_workflow", "turns"),
+    *("wait for", "wait until", "wait event", "few places"),
+    *("reconcile", "doubtful reversible", "doubtful irreversible"),
     *("join all", "join any", "join quorum", "when", "fallback", "optional", "conditional edge"),
     *("reversible", "irreversible", "router rules", "router llm", "router score", "600 steps"),
     *("merge shallow", "merge deep", "merge list", "merge first"),
     *("expiry reject", "expiry approve", "expiry fail", "expiry pause"),
     *("map collect_all", "map fail_fast", "map quorum"),
-    *("map all at once", "map 1 at once", "map 2 at once", "map 3 at once"),
+    *("map all at once", "map 1 at once", "map 2 at once", "map 3 at once", "map 4 at once", "map 6 at once"),
 }
 
 

@@ -285,7 +285,12 @@ def test_a_result_is_accepted_if_it_fits():
 @pytest.mark.parametrize(
     ("order", "status"),
     [
-        ({}, 400),
+        ({}, 409),
+        ({"action": "retry"}, 400),
+        ({"version": 0}, 400),
+        ({"version": "newest"}, 400),
+        ({"version": 9}, 404),
+        ({"step": "extract", "action": "retry", "version": 1}, 400),
         ({"step": "extract"}, 400),
         ({"step": 5, "action": "retry"}, 400),
         ({"step": "extract", "action": "explode"}, 400),
@@ -306,6 +311,17 @@ def test_a_resumption_that_makes_no_sense_changes_nothing(order, status: int):
     before = dict(world.store.items)
     assert problem(ask(world, "POST", f"/v1/runs/{world.run}/resume", order))[0] == status
     assert world.store.items == before
+
+
+def test_a_run_that_ended_early_goes_on():
+    world = waiting()
+    journal, path = world.journal(), f"/v1/runs/{world.run}/resume"
+    assert problem(ask(world, "POST", path)) == (409, "not_ended")
+    journal.transact(journal.read_all(), lambda seen: Change(None, (replace(seen.head, ended="stopped", waiting=0),)))
+    assert data(ask(world, "POST", path, {"version": "latest"}))["state"] == "running"
+    shown = data(ask(world, "GET", f"/v1/runs/{world.run}"))
+    assert (shown["epoch"], shown["steps"][0]["status"]) == (2, "completed")
+    assert problem(ask(world, "POST", path)) == (409, "not_ended")
 
 
 @pytest.mark.parametrize("value", ["1e9", "NaN", "-1", "1,5", "0.0000000001", True, [], "1" * 10, "\uff11"])

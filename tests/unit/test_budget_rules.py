@@ -5,11 +5,26 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.budget.rules import Refusal, admit, release, short, step_short
-from shared.ledger.records import Amount, Head
+from shared.budget.rules import Refusal, admitted, lacking, refusals, release, step_refusals
+from shared.ledger.records import Amount, Head, Step
 from shared.manifest import Limits
 
 LIMIT = 100
+
+
+def admit(head, hold, timeout, now):
+    return next(refusals(head, hold, timeout, now), None) or admitted(head, hold, now)
+
+
+def short(head, hold):
+    return next(lacking(head, hold), None)
+
+
+def step_short(limits, spent, hold, timeout=0, **more):
+    step = Step(path="s", step="s", type="tool", status="running", spent=spent, **more)
+    return next(step_refusals(limits, step, hold, timeout), None)
+
+
 amounts = st.builds(Amount, st.integers(0, 40), st.integers(0, 40), st.just(1))
 
 
@@ -79,6 +94,27 @@ def test_a_step_may_use_its_budget_up_and_not_one_more():
     assert step_short(limits, Amount(60, 60, 1), Amount(40, 40, 1)) is None
     for more in (Amount(41, 40, 1), Amount(40, 41, 1), Amount(40, 40, 2)):
         assert isinstance(step_short(limits, Amount(60, 60, 1), more), Refusal)
+
+
+def test_a_step_has_active_time_of_its_own_for_all_its_attempts():
+    limits = Limits(active_time=10.0)
+    assert step_short(limits, Amount(), Amount(), 4000, active=6000) is None
+    assert step_short(limits, Amount(), Amount(), 4001, active=6000) == Refusal("active_time", 4001, 4000, "step")
+
+
+def test_what_a_person_adds_belongs_to_the_budget_of_the_step_too():
+    limits = Limits(usd=100, steps=1, active_time=1.0)
+    spent, raised = Amount(80, 0, 1), Amount(30, 0, 1)
+    assert step_short(limits, spent, Amount(50, 0, 1), raised=raised) is None
+    assert step_short(limits, spent, Amount(51, 0, 1), raised=raised).left == 50
+    assert step_short(limits, Amount(), Amount(), 1500, active=1000, raised_active=1500) is None
+
+
+def test_an_audit_takes_what_does_not_fit_and_names_every_dimension():
+    head = Head(left_usd=1, left_tokens=1, left_steps=0, active_left=10)
+    assert [each.dimension for each in refusals(head, Amount(2, 1, 1), 11, 0)] == ["usd", "steps", "active_time"]
+    head = admitted(head, Amount(2, 1, 1), 0)
+    assert (head.left_usd, head.left_tokens, head.left_steps, head.open) == (-1, 0, -1, 1)
 
 
 def test_the_last_close_never_moves_back():

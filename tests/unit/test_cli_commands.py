@@ -64,6 +64,8 @@ VIEW = {
     "created_at": "2026-01-01T00:00:00.000Z",
     "ended_at": None,
     "limits": {"usd": "0.50", "tokens": 60000, "steps": 20, "active_time": None},
+    "budget_mode": "audit",
+    "would_refuse": [{"path": "extract", "level": "run", "dimension": "usd", "needed": "0.30", "left": "0.10"}],
     "spent": {"usd": "0.001349", "tokens": 949, "steps": 1, "active_time": 1500},
     "reserved": {"usd": "0.00", "tokens": 0, "steps": 0},
     "steps": [STEP],
@@ -136,6 +138,7 @@ def test_all_commands_are_there():
         *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor"),
         *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume")),
         *(f"approvals {name}" for name in ("list", "show", "approve", "reject")),
+        *(f"tenants budget {name}" for name in ("show", "set")),
     }
 
 
@@ -269,7 +272,16 @@ def test_lists_are_tables_or_json(cli, api):
 
 def test_show_tells_everything_and_obeys_no_markup_from_outside(cli):
     shown = cli("runs", "show", "latest").stdout
-    for part in ("$ 0.001349 of 0.50", "1.50 s", "permanent: [no]", "Approve [bold]this[/bold]", "9727.2", "d1"):
+    audited = "extract by the run's usd ($ 0.30 needed, $ 0.10 left)"
+    for part in (
+        "$ 0.001349 of 0.50",
+        audited,
+        "1.50 s",
+        "permanent: [no]",
+        "Approve [bold]this[/bold]",
+        "9727.2",
+        "d1",
+    ):
         assert part in shown
 
 

@@ -202,3 +202,14 @@ def test_an_agent_with_tools_is_drawn_as_a_box_with_its_tools():
     drawn = run("compile", STOCK, "--graph").stdout
     assert 's_serve__reserve_article[["reserve_article · reversible"]]' in drawn
     assert "at most 6 turns" in drawn
+
+
+def test_the_plan_and_the_graph_show_what_has_a_run_of_its_own():
+    case = CASES / "own_runs.yaml"
+    each, again = json.loads(run("plan", case, "--json").stdout)["apart"]
+    assert (each["path"], each["timeout"], each["budget"]["usd"]) == ("each", 3600.0, None)
+    assert (again["path"], again["timeout"], again["budget"]["usd"]) == ("again", None, "0.500000")
+    assert "each (time-out 1 h 00 min); again ($ 0.500000, attempts 6)" in run("plan", case).stdout
+    drawn = run("compile", "--graph", case).stdout
+    assert "10 at once, within 1h" in drawn
+    assert "at most 3 times, USD 0.5 together, 6 attempts together" in drawn

@@ -203,7 +203,7 @@ def test_a_map_that_is_too_long_is_split_and_every_execution_fits():
     unit = compile_manifest(manifest_of(holding("each", "map", MAP_SPEC | {"max_items": 5_000}, step("go"))))
     how = unit.manifest.steps["each"].split
     assert how.inline == 100
-    assert (how.at_once, how.inside) == (4, 1)
+    assert (how.at_once, how.inside) == (2, 2)
     assert how.size * 4 < 5_000
     assert unit.summary.events <= MAX_EVENTS
     found = dict(all_states(unit.asl))
@@ -211,6 +211,26 @@ def test_a_map_that_is_too_long_is_split_and_every_execution_fits():
     assert found["each · how"]["Choices"][0]["Next"] == "each · parts"
     assert found["each · part"]["Parameters"]["Payload"]["step.$"] == "$.part"
     assert found["each · apart · items"]["MaxConcurrency"] == how.inside
+
+
+@pytest.mark.parametrize(
+    ("items", "limit", "expected"),
+    [
+        *((250, 1, (1, 1)), (250, 3, (1, 3)), (250, 9, (3, 3)), (250, 0, (5, 8))),
+        *((5_000, 1, (1, 1)), (5_000, 3, (3, 1)), (5_000, 7, (2, 3)), (5_000, 10, (2, 5)), (5_000, 0, (5, 8))),
+    ],
+)
+def test_children_of_a_map_share_its_limit_and_lose_little_of_it(items, limit, expected):
+    spec = MAP_SPEC | {"max_items": items, "max_concurrency": limit}
+    maps = [holding(name, "map", spec, step("go")) for name in ("each", "also")]
+    how = compile_manifest(manifest_of(*maps), room=10_000).manifest.steps["each"].split
+    assert (how.at_once, how.inside) == expected
+
+
+def test_no_more_children_than_places_run_at_once():
+    each = holding("each", "map", MAP_SPEC | {"max_items": 5_000, "max_concurrency": 0}, step("go"))
+    how = compile_manifest(replace(manifest_of(each), max_parallel=2)).manifest.steps["each"].split
+    assert (how.at_once, how.inside) == (2, 20)
 
 
 def test_a_list_that_nothing_bounds_is_split_unless_its_body_awaits_events():
@@ -267,3 +287,29 @@ def test_branches_that_differ_are_not_folded_together():
     names = [name for name, _ in all_states(found.asl)]
     assert "s7" in names
     assert "s8" not in names
+
+
+def test_what_has_a_run_of_its_own_writes_its_events_there():
+    whole = holding("each", "map", MAP_SPEC | {"max_items": 400}, step("go"))
+    beside = [holding(f"m{number}", "map", MAP_SPEC | {"max_items": 400}, step("go")) for number in range(4)]
+    apart = [replace(plan, apart=True, timeout=3600.0, budget=Limits(steps=500)) for plan in (whole, *beside)]
+    unit = compile_manifest(manifest_of(*apart))
+    assert not any(plan.split for plan in unit.manifest.steps.values())
+    alone = compile_manifest(manifest_of(whole)).summary.events
+    assert alone <= unit.summary.events <= alone + 10
+    found = dict(all_states(unit.asl))
+    assert (found["each"]["TimeoutSeconds"], found["each"]["Parameters"]["Payload"]["op"]) == (3605, "apart")
+    begins = {one["StringEquals"]: one["Next"] for one in found["whole or part"]["Choices"]}
+    assert begins["each alone"] == "each · apart"
+    assert found["each · apart"]["Parameters"]["Payload"]["op"] == "map"
+
+
+def test_what_its_own_run_cannot_hold_is_split_there():
+    plan = holding("again", "loop", LOOP_SPEC | {"max_iterations": 2_000}, step("go"))
+    unit = compile_manifest(manifest_of(replace(plan, apart=True, timeout=3600.0)))
+    assert unit.manifest.steps["again"].split
+    assert unit.summary.events <= MAX_EVENTS
+    found = dict(all_states(unit.asl))
+    begins = {one["StringEquals"]: one["Next"] for one in found["whole or part"]["Choices"]}
+    assert found[begins["again alone"]]["Parameters"]["Payload"]["op"] == "segment"
+    assert found[begins["again"]]["Parameters"]["Payload"]["op"] == "loop"

@@ -11,52 +11,12 @@ from moto import mock_aws
 
 from shared.errors import StoreConflict
 from shared.ledger.dynamodb import DynamoStore
-from shared.ledger.keys import INDEXES
 from shared.ledger.records import Amount, Event, Gate, Head, Run, Step, revive
-from shared.ledger.sqlite import SqliteStore
 from shared.ports import Key, Write
-from shared.testing import MemoryStore
 from shared.values import Value
+from tests.unit.stores import store
 
-
-def table(client):
-    texts, numbers = zip(*INDEXES.values(), strict=True)
-    names = {"pk": "S", "sk": "S"} | dict.fromkeys(texts, "S") | dict.fromkeys(numbers, "N")
-    client.create_table(
-        TableName="runs",
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in names.items()],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": index,
-                "KeySchema": [
-                    {"AttributeName": key, "KeyType": "HASH"},
-                    {"AttributeName": sort, "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-            for index, (key, sort) in INDEXES.items()
-        ],
-    )
-
-
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
-def store(request, monkeypatch, tmp_path):
-    if request.param == "memory":
-        yield MemoryStore()
-        return
-    if request.param == "sqlite":
-        made = SqliteStore(tmp_path / "runs.db")
-        yield made
-        made.close()
-        return
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("dynamodb", region_name="us-east-1")
-        table(client)
-        yield DynamoStore(client, "runs")
+__all__ = ["store"]
 
 
 def put(pk, sk, expected=None, **fields):

@@ -27,6 +27,7 @@ SPECIFIC: dict[str, Any] = {
     "link_secret": "arn:aws:secretsmanager:eu-central-1:1:secret:link",
     "sender": "signalbox@example.com",
     "approvers": {"finance": (Person("Ann Example", "AE", "ann@example.com"),), "empty": ()},
+    "event_bus": "signalbox-prod",
     "start_function": "arn:aws:lambda:eu-central-1:1:function:start:1",
 }
 MODELS = [model for name, model in vars(settings).items() if isinstance(model, type) and name.endswith("Environment")]

@@ -17,6 +17,7 @@ from shared.ids import sha256
 from shared.inprocess.locks import RunLocks
 from shared.ledger.sqlite import SqliteStore, StoreUnusable
 from shared.ports import Key, Write
+from shared.values import Value
 
 COUNTER = Key("p", "counter")
 FORK = multiprocessing.get_context("fork")
@@ -58,6 +59,26 @@ def test_what_was_committed_is_there_after_reopening(path):
     assert again.query("p", "a") == [
         {"pk": "p", "sk": "a", "rev": 1, "text": "Grüße", "n": 2**53, "nested": {"list": [1, None, True]}}
     ]
+
+
+def test_half_characters_from_outside_can_be_kept(path):
+    store = SqliteStore(path)
+    store.commit([put("a", text="\ud800", value=Value("d", 1, text="\udfff")), put("b", value=Value("d", 1))])
+    found = {item["sk"]: item for item in store.query("p", "")}
+    assert found["a"]["text"] == "\ud800"
+    assert found["a"]["value"] == {"digest": "d", "size": 1, "text": "\udfff", "blob": None}
+    assert found["b"]["value"] == {"digest": "d", "size": 1, "text": None, "blob": None}
+
+
+def test_the_log_is_used_again_instead_of_growing(path):
+    store = SqliteStore(path)
+    log = path.with_name(f"{path.name}-wal")
+    sizes = []
+    for number in range(600):
+        store.commit([put(f"{number}", text="x" * 3000)])
+        sizes.append(log.stat().st_size)
+    assert sizes[-1] == sizes[-100]
+    assert sizes[-1] < 4 * 2**20
 
 
 def test_only_the_owner_can_read_the_file(path):

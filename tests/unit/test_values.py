@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+import rfc8785
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.errors import PermanentFailure
 from shared.testing import MemoryBlobs
-from shared.values import INLINE_LIMIT, digest, load, store
+from shared.values import INLINE_LIMIT, canonical, digest, load, store
 
 SAFE = st.integers(-(2**53) + 1, 2**53 - 1)
 JSON = st.recursive(
@@ -22,6 +23,12 @@ JSON = st.recursive(
 def test_what_is_stored_is_read_back(value):
     blobs = MemoryBlobs()
     assert load(store(value, blobs, "t"), blobs) == value
+
+
+@given(JSON)
+@example({"z": {"b": [1, '\x00\x1f\x7f"\\\n/'], "a": ()}, "A": [True, None, -(2**53) + 1]})
+def test_plain_values_are_written_as_rfc_8785_has_it(value):
+    assert canonical(value) == rfc8785.dumps(value)
 
 
 def test_the_digest_does_not_depend_on_the_order_of_names():

@@ -148,8 +148,9 @@ class World:
         host = Host(**self.parts())
         try:
             published: Published = FixedDefinitions(manifest()).published(payload["workflow"], payload["version"])
-            asked = {name: payload[name] for name in ("tenant", "initiator", "trigger", "input")}
-            run, new = start_run(host, published, StartRequest(**asked, key=payload.get("key")))
+            names = ("tenant", "initiator", "trigger", "input", "key", "budget_mode")
+            asked = {name: payload[name] for name in names if name in payload}
+            run, new = start_run(host, published, StartRequest(**asked))
         except RequestRefused as refused:
             return {"problem": {"status": refused.status, "code": refused.problem, "detail": refused.detail}}
         return {"run": run, "new": new}

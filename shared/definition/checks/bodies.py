@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 MOST_ITERATIONS = 10_000
 _KINDS = ("for", "until", "event")
 _NOT_HERE = {
-    "map": {"retry": "retry the steps inside it", "timeout": "give it to the steps inside, or set a `deadline`"},
-    "loop": {"retry": "retry the steps inside it", "timeout": "give it to the steps inside, or set a `deadline`"},
-    "wait": {"retry": "waiting calls nothing that could fail", "timeout": "write `event: {timeout: ...}`"},
+    "map": {"retry": "retry the steps inside it"},
+    "loop": {"retry": "retry the steps inside it"},
+    "wait": {
+        "retry": "waiting calls nothing that could fail",
+        "timeout": "write `event: {timeout: ...}`",
+        "budget": "waiting costs nothing",
+    },
 }
-_BUDGET = "give one to the steps that call something"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -37,12 +40,25 @@ def loop_bound(context: Context) -> Iterator[Told]:
 
 @rule("no_such_policy")
 def no_such_policy(context: Context) -> Iterator[Told]:
-    """Maps, loops and waits call nothing themselves, so they have no retry, time-out or budget of their own."""
+    """Maps, loops and waits call nothing themselves: what happens inside has its own retries, and waiting is free."""
     for place in context.places:
-        for field, instead in {**_NOT_HERE.get(place.step.type, {}), "budget": _BUDGET}.items():
-            if place.step.type in _NOT_HERE and field in place.step.model_fields_set:
+        for field, instead in _NOT_HERE.get(place.step.type, {}).items():
+            if field in place.step.model_fields_set:
                 told = f"`{field}` means nothing for a {place.step.type}"
                 yield (*place.at, field), told, f"Remove it; {instead}."
+
+
+@rule("event_apart")
+def event_apart(context: Context) -> Iterator[Told]:
+    """No wait for an event stands where the workflow's own run does not get: events are reported to that one."""
+    for place in context.steps(Wait):
+        owners = [scope.owner for scope in place.scope.around() if scope.owner and scope.owner.step.apart]
+        if place.step.event and owners:
+            owner, step = owners[0].name, owners[0].step
+            given = " and ".join(f"`{name}`" for name in ("timeout", "budget") if name in step.model_fields_set)
+            told = f"the {step.type} `{owner}` has a run of its own for its {given}, and no event gets there"
+            remedy = f"Move the wait out of it, or remove {given} from `{owner}` and limit the steps inside."
+            yield (*place.at, "event"), told, remedy
 
 
 @rule("map_over")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.definition.checks.registry import Context, Told, rule
 from shared.definition.models import MAX_TURNS, Agent, Loop, Map, Router, ToolStep
 from shared.definition.names import listed, nearest
+from shared.definition.scopes import general
 from shared.manifest import MOST_CALLS
 
 if TYPE_CHECKING:
@@ -20,25 +21,24 @@ if TYPE_CHECKING:
 
 @rule("step_budget")
 def step_budget(context: Context) -> Iterator[Told]:
-    """A step's limit is not above the run's: it could never be used."""
+    """A step's limit is not above that of what it stands in: it could never be used."""
     for place in context.places:
-        for dimension in ("usd", "tokens", "steps"):
-            own, whole = getattr(place.step.budget, dimension), getattr(context.workflow.budget, dimension)
-            if own is not None and whole is not None and own > whole:
-                told = f"the step's budget of {own} {dimension} is larger than the workflow's {whole}"
-                yield (*place.at, "budget", dimension), told, "Lower the one or raise the other."
+        for dimension in ("usd", "tokens", "steps", "active_time"):
+            own = getattr(place.step.budget, dimension)
+            for limit, whose in limits_around(context, place, dimension):
+                if own is not None and own > limit:
+                    told = f"the step's budget of {own} {dimension} is larger than {whose} {limit}"
+                    yield (*place.at, "budget", dimension), told, "Lower the one or raise the other."
+                    break
 
 
 @rule("retry_budget")
 def retry_budget(context: Context) -> Iterator[Told]:
-    """The retries of a step fit into its budget of steps and into the run's: every attempt takes one."""
+    """The retries of a step fit into its budget of steps and into those around it: every attempt takes one."""
     for place in context.places:
         attempts = 1 + place.step.retry.max_retries if place.step.retry else 0
-        for limit, whose in (
-            (place.step.budget.steps, "the step's"),
-            (context.workflow.budget.steps, "the workflow's"),
-        ):
-            if limit is not None and attempts > limit:
+        for limit, whose in limits_of(context, place, "steps"):
+            if attempts > limit:
                 told = f"{attempts} attempts, retries included, do not fit into {whose} budget of {limit} steps"
                 yield (*place.at, "retry", "max_retries"), told, "Lower the one or raise the other."
                 break
@@ -60,9 +60,9 @@ def budget_tokens(context: Context) -> Iterator[Told]:
     """The longest reply of an agent fits into its token budgets; otherwise it is refused before it begins."""
     for place in context.steps(Agent):
         step = place.step
-        for limit in (step.budget.tokens, context.workflow.budget.tokens):
-            if limit is not None and step.max_tokens > limit:
-                told = f"`max_tokens` {step.max_tokens} alone is more than the budget of {limit} tokens"
+        for limit, whose in limits_of(context, general(place), "tokens"):
+            if step.max_tokens > limit:
+                told = f"`max_tokens` {step.max_tokens} alone is more than {whose} budget of {limit} tokens"
                 yield (*place.at, "max_tokens"), told, "Lower the one or raise the other."
                 break
 
@@ -76,6 +76,22 @@ def unknown_model(context: Context) -> Iterator[Told]:
                 if model not in context.models:
                     remedy = nearest(model, context.models) or f"Known: {listed(sorted(context.models))}."
                     yield (*place.at, "model", index), f"unknown model `{model}`", remedy
+
+
+def limits_of(context: Context, place: Place[AnyStep], dimension: str) -> Iterator[tuple[Any, str]]:
+    """Yield the limits of a dimension that a step uses up, each with whose it is, from the inside out."""
+    own = getattr(place.step.budget, dimension)
+    yield from [] if own is None else [(own, "the step's")]
+    yield from limits_around(context, place, dimension)
+
+
+def limits_around(context: Context, place: Place[AnyStep], dimension: str) -> Iterator[tuple[Any, str]]:
+    """Yield the limits of what a step stands in: of the maps and loops around it, then of the workflow."""
+    owners = [scope.owner for scope in place.scope.around() if scope.owner]
+    found = [(owner.step.budget, f"the {owner.step.type} `{owner.name}`'s") for owner in owners]
+    for budget, whose in (*found, (context.workflow.budget, "the workflow's")):
+        if getattr(budget, dimension) is not None:
+            yield getattr(budget, dimension), whose
 
 
 def calls(step: AnyStep) -> bool:

@@ -1,0 +1,1 @@
+"""What operators hear of: announcements on the account's event bus."""

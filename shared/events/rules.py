@@ -1,0 +1,35 @@
+"""Which entries of a run's log are announced, and as what. Pure. An announcement carries no data of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.ports import Announcement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from shared.ports import Item
+
+PAUSED = "Run Paused"
+"""Detail-type: a step of a run waits until a person says how it goes on."""
+_TOLD = ("reason", "level", "dimension")
+
+
+def announcement(item: Item) -> Announcement | None:
+    """Return what is announced of an event's item, as it stands in the table; None = nothing.
+
+    ``reason`` says why the run is paused; for ``budget_exceeded``, ``level`` and ``dimension`` say which limit.
+    """
+    data: Mapping[str, Any] = item.get("data", {})
+    if not str(item["sk"]).startswith("EVENT#") or item["type"] not in PAUSING:
+        return None
+    _, tenant, _, run = str(item["pk"]).split("#", 3)
+    told = {"reason": "unknown_outcome", **{name: data[name] for name in _TOLD if name in data}}
+    where = {"tenant": tenant, "run": run, "path": item.get("path"), "seq": item["seq"], "at": item["at"]}
+    return Announcement(PAUSED, f"run/{tenant}/{run}", {**where, **told})
+
+
+PAUSING = ("step_paused", "step_unknown")
+"""Events after which a person has to act."""

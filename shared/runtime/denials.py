@@ -1,0 +1,108 @@
+"""A person's word that a call in doubt did not happen: the one thing, besides undoing, that lets it be made anew.
+
+The new call is another *dispatch*, with another idempotency key. An irreversible one needs another approval first: its
+gate is opened once more for it, while the step stays where it is parked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shared.errors import Conflict
+from shared.ids import sha256
+from shared.ledger.records import Failure
+from shared.manifest import YEAR
+from shared.runtime import protocol
+from shared.runtime.journal import Note
+from shared.runtime.scopes import FALLBACK, closed, scope_of
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Call, Gate, Head, Record, Run, Step
+    from shared.runtime.journal import Snapshot
+
+NEEDS_APPROVAL = "approval_needed"
+"""Why a step waits that may run only when its gate has been approved once more."""
+
+
+def call_key(run: Run, path: str, tool: str, digest: str, dispatch: int) -> str:
+    """Return the idempotency key of one dispatch of a call: the same on every attempt of it."""
+    return sha256(f"{run.tenant}|{run.id}|{path}|{dispatch}|{tool}|{digest}".encode())
+
+
+def request_id(run: str, path: str, *again: str) -> str:
+    """Return the id of a gate's request for a decision; asked ``again``, it is another one, with other links."""
+    return sha256("|".join((run, path, *again)).encode())[:16]
+
+
+def dispatched_again(run: Run, path: str, call: Call) -> Call:
+    """Return the ledger entry of the next dispatch of the same call."""
+    following = call.dispatch + 1
+    return replace(call, dispatch=following, key=call_key(run, path, call.tool, call.digest, following))
+
+
+def deny(seen: Snapshot, step: Step, by: str, now: int) -> tuple[str, tuple[Record, ...], tuple[Note, ...]]:
+    """Return what follows when the doubtful call of a parked step did not happen.
+
+    That is the parked state's answer (none while an approval is asked for), the records, and the events. Raises
+    Conflict when there is no doubt about any call of it.
+    """
+    stand_in = seen.step(f"{step.path}{FALLBACK}")
+    if stand_in and protocol.in_doubt(stand_in):
+        return "recheck", (seen.head, _failed(step), _failed(_anew(seen, stand_in), by)), ()
+    if not protocol.in_doubt(step) or step.call is None:
+        raise Conflict(f"There is no doubt about step {step.path}: it is {step.status}.", code="not_in_doubt")
+    fresh = _anew(seen, step)
+    if seen.head.unwinding or closed(seen, scope_of(step.path)):
+        return "fail", (seen.head, _failed(fresh, by)), ()
+    if step.call.risk == "irreversible":
+        return _ask_again(seen, fresh, now)
+    return "retry", (seen.head, replace(fresh, status="retrying", retries=0, failure=None, reason=None)), ()
+
+
+def _anew(seen: Snapshot, step: Step) -> Step:
+    return replace(step, call=dispatched_again(seen.run, step.path, step.call) if step.call else None, probes=0)
+
+
+def _failed(step: Step, by: str = "") -> Step:
+    failure = Failure("transient", f"It did not happen, says {by}.") if by else step.failure
+    return replace(step, status="failed", failure=failure, reason=None)
+
+
+def _ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record, ...], tuple[Note, ...]]:
+    gate = next((one for one in seen.gates() if one.approves == step.step), None)
+    if gate is None or step.call is None:
+        raise Conflict(f"Step {step.path} has no gate that could approve it again.", code="no_gate")
+    asked = replace(
+        gate,
+        id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(step.call.dispatch)),
+        status="open",
+        token="",
+        dispatch=step.call.dispatch,
+        opened=now,
+        expires=now + YEAR * 1000,
+        mailed=(),
+        decided=None,
+        by=None,
+        note="",
+        tenant_pending=f"TENANT#{seen.run.tenant}",
+    )
+    waiting = replace(step, status="waiting", retries=0, failure=None, reason=NEEDS_APPROVAL)
+    head = replace(seen.head, waiting=seen.head.waiting + 1)
+    data = {"approves": gate.approves, "digest": gate.digest, "roles": list(gate.roles), "dispatch": asked.dispatch}
+    return "", (head, waiting, asked), (Note("gate_opened", gate.path, None, data),)
+
+
+def asks_again(seen: Snapshot, gate: Gate) -> Step | None:
+    """Return the step that waits, parked, for this gate to be approved once more; None for a gate of the first time."""
+    step = seen.step(f"{scope_of(gate.path)}{gate.approves}") if gate.approves else None
+    return step if step and step.status == "waiting" and step.reason == NEEDS_APPROVAL else None
+
+
+def decided_again(head: Head, step: Step, gate: Gate) -> tuple[tuple[Record, ...], tuple[Note, ...]]:
+    """Return the records and events by which a step goes on, or fails, when its gate was decided once more."""
+    if gate.status == "approved":
+        return (head, replace(step, status="retrying", reason=None)), ()
+    failure = Failure("rejected", f"Its new approval was {gate.status} by {gate.by}.")
+    note = Note("step_failed", step.path, step.attempt, {"error": {"class": "rejected", "message": failure.message}})
+    return (head, replace(step, status="failed", failure=failure, reason=None)), (note,)

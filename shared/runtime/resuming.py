@@ -1,0 +1,185 @@
+"""Resume of a run that ended early: another epoch of it, in which nothing completed is paid again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from shared.budget.tenant import take
+from shared.errors import Conflict, PermanentFailure
+from shared.ledger.records import Gate, Head, Step
+from shared.runtime.epochs import kept
+from shared.runtime.host import plan_of
+from shared.runtime.journal import Change, Note
+from shared.runtime.outputs import fits
+from shared.runtime.runs import execute, listed
+from shared.runtime.scopes import COMPENSATE, FALLBACK, has_turns, scope_of
+from shared.values import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.ledger.records import Record
+    from shared.manifest import Manifest, StepPlan
+    from shared.runtime.host import Host, Published
+    from shared.runtime.journal import Journal, Snapshot
+
+BATCH = 40
+"""Approvals that are made void in one transaction."""
+_SAME = ("type", "needs", "join", "when", "merge", "output", "risk", "approved_by", "spec")
+"""What of a completed step's plan another version may not change: its result would be another one."""
+
+_SHOWN = 5
+"""Differences that one message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Who resumes a run, and with which version: None = the one that it has had so far."""
+
+    by: str
+    version: Published | None = None
+
+
+def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
+    """Begin the next epoch of a run that has ended early, and start its execution.
+
+    Completed steps stay; the rest is recomputed. Approvals of steps that were called, and have to run again, are asked
+    for anew. Raises NotFound, or Conflict: it has not ended, has completed, is another run's child, or the version that
+    was asked for would change what has been done.
+    """
+    seen = journal.read_all()
+    _refuse(seen)
+    if asked.version:
+        _check_version(host, seen, asked.version)
+    _, after = journal.transact(void_approvals(journal), lambda again: decide_epoch(host, again, asked))
+    execute(host, after)
+    return after
+
+
+def _refuse(seen: Snapshot) -> None:
+    head, run = seen.head, seen.run
+    if head.ended is None:
+        what = f"is ending as {head.unwinding}; wait for that" if head.unwinding else f"is {head.state}, not ended"
+        raise Conflict(f"The run {what}. A paused step is resumed by its name.", code="not_ended")
+    if head.ended == "completed":
+        raise Conflict("The run has completed; there is nothing to resume. Start a new one.", code="completed")
+    if run.parent:
+        parent = run.parent.split("|", 1)[0]
+        raise Conflict(f"This run is a child of {parent}. Resume that: its children go on with it.", code="is_child")
+
+
+def decide_epoch(host: Host, seen: Snapshot, asked: Resume) -> Change[None]:
+    """Decide the beginning of the next epoch, on all records of a run that has ended.
+
+    What the run has left of its limits is taken out of its tenant's budget again. Raises TenantBudgetExceeded.
+    """
+    _refuse(seen)
+    head, run = next_epoch(seen.head), seen.run
+    if asked.version:
+        pin = asked.version
+        run = replace(run, version=pin.version, hash=pin.hash, machine=pin.machine)
+    taken = take(host.store, run, head, host.clock.now())
+    data = {"epoch": head.epoch, "by": asked.by, "version": run.version, "ended": seen.head.ended}
+    return Change(None, (head, listed(taken.run, head)), (Note("run_resumed", None, None, data),), taken.writes)
+
+
+def next_epoch(head: Head) -> Head:
+    """Return the head with which the next epoch begins: nothing is open, waits, or is being ended."""
+    return replace(
+        head,
+        epoch=head.epoch + 1,
+        began=head.seq + 1,
+        open=0,
+        paused=0,
+        waiting=0,
+        slots=0,
+        active_deadline=None,
+        unwinding=None,
+        reason=None,
+        ended=None,
+        ended_at=None,
+    )
+
+
+# --- approvals: each covers one call -------------------------------------------------------------------------------
+
+
+def void_approvals(journal: Journal) -> Snapshot:
+    """Make void, in a run that has ended, the approvals of steps that were called and have no result.
+
+    Another call needs another approval. Returns all records of the run.
+    """
+    seen = journal.read_all()
+    while seen.head.ended and _spent(seen):
+        _, seen = journal.transact(seen, _make_void)
+    return seen
+
+
+def _spent(seen: Snapshot) -> list[Gate]:
+    return [gate for gate in seen.gates() if gate.status == "approved" and gate.approves and _was_called(seen, gate)]
+
+
+def _was_called(seen: Snapshot, gate: Gate) -> bool:
+    step = seen.records.get(f"STEP#{scope_of(gate.path)}{gate.approves}")
+    return isinstance(step, Step) and step.call is not None and not kept(step)
+
+
+def _make_void(seen: Snapshot) -> Change[None]:
+    records: list[Record] = []
+    for gate in _spent(seen)[:BATCH] if seen.head.ended else ():
+        step = seen.step(gate.path)
+        records += [replace(gate, status="cancelled"), *([replace(step, status="cancelled")] if step else [])]
+    return Change(None, tuple(records))
+
+
+# --- another version -----------------------------------------------------------------------------------------------
+
+
+def _check_version(host: Host, seen: Snapshot, wanted: Published) -> None:
+    """Refuse a version that would change what has been done. Raises Conflict with every difference."""
+    if wanted.workflow != seen.run.workflow:
+        raise Conflict(f"The run is one of {seen.run.workflow}, not of {wanted.workflow}.", code="incompatible")
+    old = host.definitions.manifest(seen.run.workflow, seen.run.version)
+    told = list(differences(old, wanted.manifest, seen))
+    wrong = fits(load(seen.run.input, host.blobs), wanted.manifest.input)
+    told += [f"the run's input does not fit at {wrong}"] if wrong else []
+    if told:
+        what = "; ".join(told[:_SHOWN]) + (f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else "")
+        raise Conflict(
+            f"Version {wanted.version} cannot go on with this run: {what}. Resume with its own version, or start anew.",
+            code="incompatible",
+        )
+
+
+def differences(old: Manifest, new: Manifest, seen: Snapshot) -> Iterator[str]:
+    """Yield how ``new`` differs in what this run has completed or frozen."""
+    for step in sorted(seen.steps(), key=lambda one: one.path):
+        if step.path.endswith((COMPENSATE, FALLBACK)) or step.type in {"item", "part"}:
+            continue
+        if kept(step) or _is_bound(step, seen):
+            tool = step.tool or ""
+            yield from _changes(step.path, plan_of(old, step.path, tool), _found(new, step.path, tool))
+
+
+def _is_bound(step: Step, seen: Snapshot) -> bool:
+    """Tell whether a step that runs anew goes by what was frozen before: a map's items, an agent's turns and calls."""
+    if step.type == "turns":
+        return has_turns(step, seen)
+    return step.tool is not None or (step.type == "map" and step.arguments is not None)
+
+
+def _found(manifest: Manifest, path: str, tool: str) -> StepPlan | None:
+    try:
+        return plan_of(manifest, path, tool)
+    except PermanentFailure:
+        return None
+
+
+def _changes(path: str, old: StepPlan, new: StepPlan | None) -> Iterator[str]:
+    if new is None:
+        yield f"step {path} is gone"
+        return
+    changed = [name for name in _SAME if getattr(old, name) != getattr(new, name)]
+    if changed:
+        yield f"{', '.join(changed)} of step {path} changed"

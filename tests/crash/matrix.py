@@ -1,0 +1,83 @@
+"""The crash matrix: every call of every route with every fault, alone and in pairs, and what is then found wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from faults import KINDS, Tap
+from routes import ROUTES, calls_of, plans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from play import Play
+
+
+class Fault(NamedTuple):
+    """What strikes at which call of a run, counted from 0."""
+
+    number: int
+    kind: str
+
+
+def singles(route: str) -> list[Fault]:
+    """Return every fault that can strike a route on which nothing else goes wrong."""
+    return [Fault(number, kind) for number, call in enumerate(calls_of(route)) for kind in KINDS[call]]
+
+
+def seconds(route: str, first: Fault) -> list[Fault]:
+    """Return every fault that can strike after a first one, at the calls that the run then makes."""
+    play, _ = ROUTES[route].make(tap := Tap(*first))
+    play.to_the_end()
+    calls = enumerate(tap.calls[first.number + 1 :], first.number + 1)
+    # One process at a time can be left behind; more than one cancelling is one.
+    once = {first.kind} & {"stalls", "cancel"}
+    return [Fault(number, kind) for number, call in calls for kind in KINDS[call] if kind not in once]
+
+
+def pairs(route: str) -> Iterator[tuple[Fault, Fault]]:
+    """Yield every pair of faults of a route."""
+    for first in singles(route):
+        for second in seconds(route, first):
+            yield first, second
+
+
+def violation(route: str, *faults: Fault) -> str | None:
+    """Play a route with one fault, or two, and return what is wrong then; None = every promise was kept."""
+    first, *others = faults
+    play, far_side = ROUTES[route].make(Tap(*first, second=tuple(others[0]) if others else (-1, "")))
+    try:
+        world = play.to_the_end()
+        if not world.run:
+            return None if first.number == 0 else "there is no run"
+        return _judged(route, play, far_side.live, faults)
+    except AssertionError as error:
+        return str(error) or repr(error)
+
+
+def _judged(route: str, play: Play, live: int, faults: tuple[Fault, ...]) -> str | None:
+    ended, kinds = play.world.head.ended, {fault.kind for fault in faults}
+    # A second fault may use up what a step's policy allows: the run then fails, with nothing left undone.
+    allowed = {ROUTES[route].ends} | ({"cancelled"} if "cancel" in kinds else set())
+    allowed |= {"failed"} if len(faults) > 1 else set()
+    if ended not in allowed:
+        return f"ended as {ended}: {play.world.head.reason}"
+    expected = done(route, play)
+    return None if live == expected else f"{live} effects stand, the records say {expected}"
+
+
+def done(route: str, play: Play) -> int:
+    """Return how many effects stand, by the records of the run and its parts."""
+    world = play.world
+    if world.unit.manifest.slots or any(plan.split or plan.apart or plan.turns for plan in plans_of(world)):
+        steps = [step for run in play.runs() for step in play.seen(run).records.steps()]
+        return sum(
+            step.status == "completed" and step.call is not None and step.call.risk != "read" and step.step != "bad"
+            for step in steps
+            if not step.path.endswith("/compensate")
+        )
+    paying = route.startswith("pay")
+    step = world.records.step("pay" if paying else "post")
+    completed = step is not None and step.status == "completed"
+    assert paying or (world.head.ended == "completed") == completed
+    return completed

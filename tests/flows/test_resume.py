@@ -1,0 +1,390 @@
+"""A run that ended early goes on in another epoch: what was completed stays, the rest runs anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import agents
+import pytest
+from agents import book, calls, desk, events, look, says
+from bodies import each, loop, manifest, plan, said, tool, world
+from invariants import check
+from machine import UNWIND, Execution
+from test_doubt import change, fails
+from test_parts import Town
+from test_waits_and_children import child_of, family
+
+from shared.compiler import compile_manifest
+from shared.errors import Conflict, PermanentFailure
+from shared.manifest import StepPlan
+from shared.runtime.ending import request
+from shared.runtime.gates import Word, decide_gate
+from shared.runtime.host import Published
+from shared.runtime.resuming import Resume, resume_run
+from shared.testing import FixedDefinitions
+
+NO = PermanentFailure("no")
+
+
+def resumed(w, version=None):
+    """Resume the world's run and return its new execution."""
+    resume_run(w.steps, w.journal, Resume("ops", version))
+    return w.execution()
+
+
+def mended(w):
+    w.tools._functions["do"] = lambda arguments, _: arguments["say"]
+
+
+def failed(*plans, do=None, **words):
+    """Return a world whose run has failed at the words."""
+    w = world(*plans, do=do or fails(**words))
+    w.start({})
+    w.unwind()
+    assert w.head.ended == "failed"
+    return w
+
+
+def test_completed_steps_are_not_paid_again():
+    w = failed(tool("a"), tool("b", "a", on_error="fail"), tool("c", "b"), b=[NO])
+    mended(w)
+    run = resumed(w)
+    assert (run.status, w.head.ended, w.head.epoch) == ("SUCCEEDED", "completed", 2)
+    assert said(w) == ["a", "b", "b", "c"]
+    check(w)
+
+
+@pytest.mark.parametrize("ending", ["stopped", "timed_out", "cancelled"])
+def test_whatever_ended_early_goes_on(ending):
+    w = world(tool("a"), plan("w", "wait", ("a",), spec={"event": {"name": "go"}}, timeout=60.0), tool("c", "w"))
+    w.start({})
+    request(w.steps, w.journal, ending, "for a test", UNWIND)
+    w.unwind()
+    run = resumed(w)
+    assert (run.status, w.head.state, w.records.step("w").status) == ("RUNNING", "running", "waiting")
+    assert said(w) == ["a"]
+    check(w)
+
+
+def test_undone_steps_run_again_as_another_dispatch_and_can_be_undone_again():
+    w = failed(change("a"), tool("b", "a", on_error="fail"), b=[NO])
+    assert w.records.step("a").status == "compensated"
+    first = w.records.step("a").call
+    run = resumed(w)
+    assert run.status.startswith("FAILED")
+    w.unwind()
+    again = w.records.step("a").call
+    assert (w.records.step("a").status, again.dispatch) == ("compensated", 2)
+    assert first.key != again.key
+    assert said(w) == ["a", "b", "undo a", "a", "b", "undo a"]
+    keys = [call.idempotency_key for _, arguments, call in w.tools.calls if arguments["say"] == "undo a"]
+    assert len(set(keys)) == 2
+    check(w)
+    mended(w)
+    assert resumed(w).status == "SUCCEEDED"
+    check(w)
+
+
+def test_what_was_skipped_is_decided_anew():
+    w = failed(tool("a", on_error="continue"), tool("b", "a"), tool("stop", on_error="fail"), a=[NO], stop=[NO])
+    assert w.records.step("b").status == "skipped"
+    mended(w)
+    assert resumed(w).status == "SUCCEEDED"
+    assert {step.status for step in w.records.steps()} == {"completed"}
+    check(w)
+
+
+def test_a_map_keeps_its_items_and_the_results_of_those_that_were_completed():
+    items = each(tool("a", say="${ item }", on_error="fail"), over=["x", "y", "z"], on_failure="fail_fast")
+    w = failed(replace(items, on_error="fail"), y=[NO])
+    done = said(w)
+    mended(w)
+    assert resumed(w).status == "SUCCEEDED"
+    assert sorted(said(w)) == sorted([*done, "y", *({"x", "z"} - set(done))])
+    check(w)
+
+
+def test_a_loop_goes_on_in_the_iteration_that_failed():
+    again = loop(tool("a", say="${ string(loop.iteration) }", on_error="fail"), until="loop.iteration >= 3", times=4)
+    w = failed(replace(again, on_error="fail"), **{"2": [NO]})
+    mended(w)
+    assert resumed(w).status == "SUCCEEDED"
+    assert said(w) == ["1", "2", "2", "3"]
+    check(w)
+
+
+def gated(risk="irreversible", do=None):
+    spec = {"approves": "a", "approvers": ["finance"], "on_expiry": "reject"}
+    gate = StepPlan("g", "human_gate", (), dependents=("a",), timeout=60.0, on_error="fail", spec=spec)
+    step = replace(tool("a", "g", on_error="fail"), risk=risk, approved_by="g")
+    w = world(gate, step, tool("b", "a", on_error="fail"), do=do)
+    run = w.start({})
+    return w, run
+
+
+def approve(w, decision="approved"):
+    decide_gate(w.steps, w.journal, "g", Word(decision, "ben@example.test"))
+
+
+def test_a_call_that_failed_for_certain_needs_another_approval():
+    w, run = gated(do=fails(a=[NO]))
+    approve(w)
+    run.go()
+    w.unwind()
+    first = w.records.gate("g")
+    mended(w)
+    run = resumed(w)
+    asked = w.records.gate("g")
+    assert (run.status, asked.status, asked.dispatch) == ("RUNNING", "open", 2)
+    assert asked.id != first.id
+    approve(w)
+    run.go()
+    assert (run.status, w.records.step("a").call.dispatch) == ("SUCCEEDED", 2)
+    check(w)
+
+
+def test_an_approval_stays_whose_call_was_never_made():
+    w, run = gated()
+    approve(w)
+    request(w.steps, w.journal, "cancelled", "between", UNWIND)
+    run.go()
+    w.unwind()
+    assert said(w) == []
+    assert resumed(w).status == "SUCCEEDED"
+    assert said(w) == ["a", "b"]
+    check(w)
+
+
+def test_a_completed_irreversible_step_is_never_made_again():
+    w, run = gated(do=fails(b=[NO]))
+    approve(w)
+    run.go()
+    w.unwind()
+    mended(w)
+    assert resumed(w).status == "SUCCEEDED"
+    assert said(w) == ["a", "b", "b"]
+    check(w)
+
+
+def test_a_rejected_gate_is_asked_again():
+    w, run = gated()
+    approve(w, "rejected")
+    run.go()
+    w.unwind()
+    run = resumed(w)
+    assert w.records.gate("g").status == "open"
+    approve(w)
+    assert run.go().status == "SUCCEEDED"
+    check(w)
+
+
+def ended_child():
+    """Return a parent whose child has failed at its second step, and with it the parent; and the child's world."""
+    w, child = family(tool("x"), tool("y", "x", on_error="fail"), do=fails(y=[NO]), on_error="fail")
+    run = w.start({})
+    below = child_of(w, child)
+    below.execution()
+    below.unwind()
+    run.go()
+    w.unwind()
+    assert (w.head.ended, below.head.ended) == ("failed", "failed")
+    return w, below
+
+
+def test_a_child_goes_on_with_its_parent():
+    w, below = ended_child()
+    mended(w)
+    run = resumed(w)
+    assert (run.status, below.head.epoch, below.head.ended) == ("RUNNING", 2, None)
+    assert below.execution().status == "SUCCEEDED"
+    assert run.go().status == "SUCCEEDED"
+    assert said(w) == ["x", "y", "y", "after"]
+    assert w.records.step("sub").spent.steps == 3
+    check(w)
+    check(below)
+
+
+def test_a_child_is_not_resumed_without_its_parent():
+    _, below = ended_child()
+    with pytest.raises(Conflict, match="child"):
+        resumed(below)
+
+
+def large(kind):
+    """Return a map or loop of 40 that falls into parts."""
+    if kind == "loop":
+        inner = tool("a", say="${ string(loop.iteration) }", on_error="fail")
+        return loop(inner, until="loop.iteration >= 40", times=60, on_error="fail")
+    inner, over = tool("a", say="${ item }", on_error="fail"), [str(number) for number in range(1, 41)]
+    made = each(inner, over=over, on_failure="fail_fast", on_error="fail")
+    return replace(made, spec={**made.spec, "max_items": 40, "max_concurrency": 2})
+
+
+@pytest.mark.parametrize("kind", ["map", "loop"])
+def test_parts_go_on_with_their_whole(kind):
+    town = Town(large(kind), do=fails(**{"31": [NO]})).start()
+    assert town.w.head.ended == "failed"
+    first = said(town.w)
+    assert 1 < len(first) < 40
+    mended(town.w)
+    resume_run(town.w.steps, town.w.journal, Resume("ops"))
+    town.go()
+    assert town.w.head.ended == "completed"
+    assert sorted(said(town.w)) == sorted([*(str(number) for number in range(1, 41)), "31"])
+    town.check()
+
+
+def test_only_what_has_ended_early_is_resumed():
+    w = world(tool("a"))
+    run = w.start({})
+    assert run.status == "SUCCEEDED"
+    with pytest.raises(Conflict, match="completed"):
+        resumed(w)
+    w = world(plan("w", "wait", (), spec={"event": {"name": "go"}}, timeout=60.0))
+    w.start({})
+    with pytest.raises(Conflict, match="not ended"):
+        resumed(w)
+
+
+def researched(*script, shop, **others):
+    """Return a desk whose agent looks and books twice, and whose run has failed then, as the script says."""
+    booked = (calls(look(), book("a")), calls(book("b")))
+    w = desk(*booked, *script, shop=shop, unit=agents.compiled(on_error="fail"), **others)
+    agents.asked(w)
+    w.unwind()
+    assert (w.head.ended, shop.live) == ("failed", 0)
+    check(w)
+    return w
+
+
+def test_an_agent_goes_on_after_its_completed_turns_and_what_was_undone_is_called_anew():
+    shop, replies = agents.Shop(), iter(["no JSON"] * 3)
+    w = researched(lambda _: next(replies, says("at last")), shop=shop)
+    asked, keys = len(w.models.requests), {call.idempotency_key for *_, call in w.tools.calls}
+    told = w.models.requests[-1]
+    run = resumed(w)
+    assert (run.status, agents.value(w, "after")) == ("SUCCEEDED", {"said": "at last"})
+    anew = [(name, arguments, call) for name, arguments, call in w.tools.calls if call.idempotency_key not in keys]
+    assert [(name, arguments["item"], call.path) for name, arguments, call in anew] == [
+        ("reserve", "a", "research/turn[1]/call[1]"),
+        ("reserve", "b", "research/turn[2]/call[0]"),
+    ]
+    assert [w.records.step(call.path).call.dispatch for *_, call in anew] == [2, 2]
+    assert (len(w.models.requests) - asked, shop.live) == (1, 2)
+    last = w.models.requests[-1]
+    assert (last.system, last.prompt, [turn.calls for turn in last.turns]) == (
+        told.system,
+        told.prompt,
+        [turn.calls for turn in told.turns],
+    )
+    assert [[result.failed for result in turn.results] for turn in last.turns] == [[False, False], [False]]
+    check(w)
+
+
+def test_an_agents_calls_are_undone_in_every_epoch():
+    shop = agents.Shop()
+    w = researched("no JSON", shop=shop)
+    resumed(w)
+    assert shop.live == 2
+    w.unwind()
+    assert (w.head.ended, shop.live, [one["item"] for one in shop.freed]) == ("failed", 0, ["b", "a", "b", "a"])
+    check(w)
+
+
+def test_what_a_model_was_told_of_a_call_that_failed_stays_so():
+    def refuses(*_):
+        raise NO
+
+    shop, replies = agents.Shop(), iter(["no JSON"] * 3)
+    w = researched(lambda _: next(replies, says()), shop=shop, look_up=refuses)
+    run = resumed(w)
+    assert (run.status, [name for name, *_ in w.tools.calls].count("look_up")) == ("SUCCEEDED", 1)
+    assert w.models.requests[-1].turns[0].results[0].text == "Failed (permanent): no"
+    check(w)
+
+
+def test_proposed_calls_that_were_not_made_are_cancelled_and_made_in_the_next_epoch():
+    w = desk(calls(book("a"), book("b")), says())
+    reserve = w.tools._functions["reserve"]
+
+    def once(arguments, call):
+        request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
+        return reserve(arguments, call)
+
+    w.tools._functions["reserve"] = once
+    agents.asked(w)
+    w.unwind()
+    assert (w.head.ended, agents.status(w, "research/turn[1]/call[1]")) == ("cancelled", "cancelled")
+    w.tools._functions["reserve"] = reserve
+    assert resumed(w).status == "SUCCEEDED"
+    assert [arguments["item"] for name, arguments, _ in w.tools.calls if name == "reserve"] == ["a", "a", "b"]
+    assert (len(w.models.requests), len(events(w, "call_proposed"))) == (2, 2)
+    check(w)
+
+
+def test_an_agent_without_a_completed_turn_is_asked_anew():
+    replies = iter(["no JSON"] * 3)
+    w = desk(lambda _: next(replies, says()), unit=agents.compiled(on_error="fail"))
+    agents.asked(w)
+    w.unwind()
+    fresh = Published("desk", 2, "h2", "machine:desk:2", _asking_else(w.unit.manifest))
+    w.define(Versions(w.unit.manifest, fresh))
+    resume_run(w.steps, w.journal, Resume("ops", fresh))
+    run = Execution(w, compile_manifest(fresh.manifest).asl, w.engine.executions[fresh.machine, f"{w.run}.2"])
+    assert (run.status, w.models.requests[-1].prompt) == ("SUCCEEDED", "Say: who?")
+
+
+def test_another_version_must_not_change_what_an_agent_has_been_asked_or_has_called():
+    w = researched("no JSON", shop=agents.Shop())
+    manifest_ = w.unit.manifest
+    research = manifest_.steps["research"]
+    fewer = replace(research, turns=replace(research.turns, tools={"look_up": research.turns.tools["look_up"]}))
+    without = replace(manifest_, steps={**manifest_.steps, "research": fewer})
+    for wrong, told in ((_asking_else(manifest_), "spec of step research"), (without, r"call\[1\] is gone")):
+        with pytest.raises(Conflict, match=told):
+            resumed(w, Published("desk", 2, "h2", "machine:desk:2", wrong))
+
+
+def _asking_else(manifest_):
+    research = manifest_.steps["research"]
+    other = replace(research, spec={**research.spec, "prompt": "Say: ${ input.document }"})
+    return replace(manifest_, steps={**manifest_.steps, "research": other})
+
+
+def version(*plans, number=2):
+    unit = compile_manifest(manifest(*plans))
+    return Published("w", number, "h2", f"machine:w:{number}", unit.manifest)
+
+
+def test_another_version_must_not_change_what_was_done():
+    w = failed(tool("a"), tool("b", "a", on_error="fail"), b=[NO])
+    for wrong, told in (
+        (version(tool("a", say="other"), tool("b", "a")), "spec of step a"),
+        (version(tool("b")), "step a is gone"),
+        (version(tool("z"), tool("a", "z"), tool("b", "a")), "needs of step a"),
+    ):
+        with pytest.raises(Conflict, match=told):
+            resumed(w, wrong)
+    assert (w.head.ended, w.head.epoch) == ("failed", 1)
+
+
+class Versions(FixedDefinitions):
+    """The world's own version, and a later one."""
+
+    def __init__(self, first, later):
+        super().__init__(first)
+        self.later = later
+
+    def published(self, workflow, version=None):
+        return self.later if version == self.later.version else super().published(workflow, version)
+
+
+def test_a_compatible_version_goes_on():
+    w = failed(tool("a"), tool("b", "a", on_error="fail"), b=[NO])
+    fresh = version(tool("a"), tool("b2", "a"), tool("c", "b2"))
+    w.define(Versions(w.unit.manifest, fresh))
+    resume_run(w.steps, w.journal, Resume("ops", fresh))
+    machine = compile_manifest(fresh.manifest).asl
+    run = Execution(w, machine, w.engine.executions[fresh.machine, f"{w.run}.2"])
+    assert (run.status, w.records.run.version) == ("SUCCEEDED", 2)
+    assert said(w) == ["a", "b", "b2", "c"]
