@@ -177,11 +177,14 @@ def living(step: Step) -> bool:
     return step.child is not None and step.status == "waiting"
 
 
-def answer_parent(host: Host, tenant: str, child: str) -> None:
-    """Close the parent's step by how the child ended and answer its token. Repeating it is harmless."""
+def answer_parent(host: Host, tenant: str, child: str) -> bool:
+    """Close the parent's step by how the child ended and answer its token. Repeating it is harmless.
+
+    Returns whether anybody still waited for the answer.
+    """
     ended = Journal(host.store, host.clock, tenant, child).read_all()
     if not ended.run.parent or not ended.head.ended:
-        return
+        return False
     parent, path = ended.run.parent.split("|", 1)
     journal = Journal(host.store, host.clock, tenant, parent)
     whole = [f"STEP#{range_of(path)[0]}"] if is_part(path) else []
@@ -190,15 +193,17 @@ def answer_parent(host: Host, tenant: str, child: str) -> None:
     end = ChildEnd(child, _outcome(host, ended), ended.head.active_left or 0, host.clock.now(), failed)
     step, after = journal.transact(seen, lambda again: decide_end(again, path, end))
     if step is None:
-        return
+        return False
     task = run_task(after.run, after.head.epoch, path)
     if step.settled:
         settle(host, task, step)
     park = journal.read([f"PARK#{path}"]).park(path)
-    if park and step.settled and not failed:
-        host.engine.succeed(park.token, result(step))
-    elif park:  # of a part whose item failed, the cascade sees to it that the others stop
-        host.engine.fail(park.token, "Signalbox.ChildFailed", f"run {child} has {ended.head.ended}")
+    if park is None:
+        return False
+    if step.settled and not failed:
+        return host.engine.succeed(park.token, result(step))
+    # Of a part whose item failed, the cascade sees to it that the others stop.
+    return host.engine.fail(park.token, "Signalbox.ChildFailed", f"run {child} has {ended.head.ended}")
 
 
 def _failed_part(host: Host, ended: Snapshot) -> Failure | None:

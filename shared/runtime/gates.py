@@ -293,9 +293,13 @@ def _refuse(head: Head, gate: Gate, word: Word, now: int) -> None:
         raise Conflict("What would run is not what was shown. Look at it again.", code="digest_mismatch")
 
 
-def answer(host: Host, gate: Gate) -> None:
-    """Send a decided gate's outcome to its token: success, or a failure that leads to the cascade."""
+def answer(host: Host, gate: Gate) -> bool:
+    """Send a decided gate's outcome to its token: success, or a failure that leads to the cascade.
+
+    Returns whether anybody waited for it.
+    """
+    if gate.status == "open":
+        return False
     if gate.status == "approved":
-        host.engine.succeed(gate.token, {"status": "completed", "route": ""})
-    elif gate.status != "open":
-        host.engine.fail(gate.token, "Signalbox.Rejected", f"the gate was {gate.status}")
+        return host.engine.succeed(gate.token, {"status": "completed", "route": ""})
+    return host.engine.fail(gate.token, "Signalbox.Rejected", f"the gate was {gate.status}")
