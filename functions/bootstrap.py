@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shared.approvals.host import ApprovalsHost
     from shared.publishing.rules import Publisher
     from shared.runtime.gates import GateHost
+    from shared.runtime.sweep import SweepHost
     from shared.settings import Environment
 
 _CODE = Path(__file__).parent.parent
@@ -117,7 +118,7 @@ def approvals_host() -> ApprovalsHost:
 @cache
 def api_host() -> ApiHost:
     """Return the host of ``api``, which starts runs through the function that may."""
-    from shared.api.aws import LambdaStart  # noqa: PLC0415 - only this function answers the API
+    from shared.api.aws import LambdaStart, LambdaSweep  # noqa: PLC0415 - only this function answers the API
     from shared.api.host import ApiHost  # noqa: PLC0415
 
     environment = settings.ApiEnvironment.read(os.environ)
@@ -126,6 +127,7 @@ def api_host() -> ApiHost:
         tokens=_table(environment.tenants_table),
         catalogue=_table(environment.definitions_table),
         start=LambdaStart(_client("lambda"), environment.start_function),
+        sweep=LambdaSweep(_client("lambda"), environment.sweep_function),
         unwind_machine=environment.unwind_machine,
     )
 
@@ -142,6 +144,22 @@ def project_host() -> tuple[Host, str]:
     """Return the host of ``project`` and the unwind machine's ARN."""
     environment = settings.ProjectEnvironment.read(os.environ)
     return Host(**_host(environment)), environment.unwind_machine
+
+
+@cache
+def sweep_host() -> SweepHost:
+    """Return the host of ``sweep``."""
+    from shared.publishing.aws import StepFunctionsMachines  # noqa: PLC0415 - only this function sweeps
+    from shared.runtime.sweep import SweepHost  # noqa: PLC0415
+
+    environment = settings.SweepEnvironment.read(os.environ)
+    return SweepHost(
+        **_host(environment),
+        tenants=_table(environment.tenants_table),
+        catalogue=_table(environment.definitions_table),
+        machines=StepFunctionsMachines(_client("stepfunctions")),
+        unwind_machine=environment.unwind_machine,
+    )
 
 
 @cache

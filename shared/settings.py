@@ -162,10 +162,14 @@ class ApprovalsEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiEnvironment(Environment):
-    """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN."""
+    """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN.
+
+    ``sweep_function`` is the ARN of the sweeper, which an admin may call between its times.
+    """
 
     tenants_table: str
     start_function: str
+    sweep_function: str
     unwind_machine: str
 
 
@@ -180,6 +184,14 @@ class FinaliseEnvironment(Environment):
 class ProjectEnvironment(Environment):
     """``project`` folds the runs table's stream into what lists show, and sends what dead writers have not sent."""
 
+    unwind_machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepEnvironment(Environment):
+    """``sweep`` goes round all open runs and mends what nobody else would; it prunes versions nobody needs."""
+
+    tenants_table: str
     unwind_machine: str
 
 

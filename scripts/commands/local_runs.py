@@ -156,7 +156,15 @@ def _api_host(workspace: "Workspace", engine: "Engine | None") -> "ApiHost":
         tokens=workspace.store,
         catalogue=workspace.store,
         start=_not_by_name,
+        sweep=_not_swept,
         unwind_machine=UNWIND,
+    )
+
+
+def _not_swept(_asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    raise Refused(
+        "In-process runs need no sweeper: whoever drives them does all that it would.",
+        "`signalbox runs resume RUN` goes on with one that no process drives.",
     )
 
 

@@ -67,6 +67,9 @@ OPERATIONS: dict[str, About] = {
     ),
     "cancelRun": About("End the run early and undo what can be undone", {202: "Accepted"}, body="CancelRun"),
     "resumeStep": About("Say how a paused step goes on", {202: "Accepted"}, body="ResumeStep"),
+    "sweep": About(
+        "Mend what no machine goes on with; pass `next` as `after` until it is null", {200: "Swept"}, body="Sweep"
+    ),
     "listApprovals": About(
         "What waits for a decision, newest first", {200: "Approvals"}, query={"limit": _whole(1, 100, 50)}
     ),

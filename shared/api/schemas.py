@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from shared.ledger.records import RunState, StepStatus
+from shared.runtime.mending import What
 
 Schema = dict[str, Any]
 
@@ -100,6 +101,8 @@ _STEP = {
     "output": _ANY,
 }
 
+_TOLD = {"done": _TEXT, "about": _TEXT}
+
 _APPROVAL = {
     "id": {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}[.][0-9a-f]{16}$"},
     "run": _RUN_ID,
@@ -188,6 +191,9 @@ SCHEMAS: dict[str, Schema] = {
         {"step": _TEXT, "action": {"enum": ["retry", "skip", "accept", "fail"]}},
         {"result": _ANY, "raise": _object({}, _MORE)},
     ),
+    "Sweep": _object({}, {"after": _TEXT}),
+    "Swept": _object({"looked": _WHOLE, "findings": _list(_ref("Finding")), "next": _or_null(_TEXT)}),
+    "Finding": _object({"tenant": _TEXT, "run": _TEXT, "what": {"enum": list(get_args(What))}, **_TOLD}),
     "Decide": _object(
         {"decision": {"enum": ["approve", "reject"]}, "digest": _TEXT},
         {"note": {"type": "string", "maxLength": 2000}},

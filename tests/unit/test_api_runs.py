@@ -314,3 +314,15 @@ def test_an_amount_of_money_is_plain(value):
         usd_field({"usd": value}, "usd")
     assert usd_field({"usd": "0.000000001"}, "usd") == Decimal("0.000000001")
     assert usd_field({"usd": 0.1}, "usd") == Decimal("0.1")
+
+
+# sweeping
+
+
+def test_an_admin_sweeps_the_tenants_runs():
+    world = waiting()
+    found = data(ask(world, "POST", "/v1/sweep", {}))
+    assert found["next"] is None
+    assert [(one["run"], one["what"]) for one in found["findings"]] == [(world.run, "list_behind")]
+    assert data(ask(world, "POST", "/v1/sweep", {"after": "3."}))["findings"] == []
+    assert problem(ask(world, "POST", "/v1/sweep", {"after": "x"})) == (400, "invalid_field")
