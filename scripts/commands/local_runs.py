@@ -110,6 +110,8 @@ class LocalRuns(Api):
     def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> tuple[int, dict[str, Any]]:
         """Answer a POST. Raises ApiRefused."""
         headers = {"content-type": "application/json"} | ({"idempotency-key": key} if key else {})
+        if path.endswith("/rebuild"):
+            self.workspace.refresh_lists()
         return self._answer("POST", path, {}, json.dumps(dict(body)).encode(), headers)
 
     def undriven(self, run: str) -> bool:

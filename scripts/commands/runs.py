@@ -14,6 +14,7 @@ from scripts.commands.follow import TERMINAL, follow, story_of, stream
 from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
 from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
+from scripts.commands.rebuild import rebuild
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
@@ -24,6 +25,7 @@ runs = typer.Typer(help="Look at runs, follow, cancel and resume them.", no_args
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command()(run)
+    runs.command()(rebuild)
     app.add_typer(runs, name="runs")
 
 

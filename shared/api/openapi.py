@@ -67,6 +67,11 @@ OPERATIONS: dict[str, About] = {
     ),
     "cancelRun": About("End the run early and undo what can be undone", {202: "Accepted"}, body="CancelRun"),
     "resumeStep": About("Say how a paused step goes on", {202: "Accepted"}, body="ResumeStep"),
+    "rebuildRun": About(
+        "Recompute the run's records from its log and tell where they differ; write what the log says only if asked to",
+        {200: "Rebuilt"},
+        body="Rebuild",
+    ),
     "sweep": About(
         "Mend what no machine goes on with; pass `next` as `after` until it is null", {200: "Swept"}, body="Sweep"
     ),

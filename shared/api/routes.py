@@ -53,6 +53,7 @@ ROUTES = (
     Route("POST", "/v1/runs/{id}/events", "sendEvent", runs.send_event, "operator"),
     Route("POST", "/v1/runs/{id}/cancel", "cancelRun", runs.cancel, "operator"),
     Route("POST", "/v1/runs/{id}/resume", "resumeStep", runs.resume, "operator"),
+    Route("POST", "/v1/runs/{id}/rebuild", "rebuildRun", runs.rebuild, "admin"),
     Route("POST", "/v1/sweep", "sweep", system.sweep, "admin"),
     Route("GET", "/v1/approvals", "listApprovals", approvals.index),
     Route("GET", "/v1/approvals/{id}", "getApproval", approvals.show),

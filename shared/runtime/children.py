@@ -149,7 +149,8 @@ class Birth:
             failure=None,
             started=known.started or self.now,
         )
-        note = Note("child_started", task.path, waiting.attempt, {"child": child, **self.told()})
+        data = {"child": child, "hold": protocol.shown(hold), **self.told()}
+        note = Note("child_started", task.path, waiting.attempt, data)
         writes = tuple(self.new(seen.run, child, limits).writes())
         return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), (note,), writes)
 
@@ -260,10 +261,10 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
         return Change(step)
     used = outcome.used or Amount()
     closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 1), hold=Amount(), spent=step.spent + used)
-    note = protocol.closing_note(step, closed, used, now)
     whole = seen.step(range_of(path)[0]) if is_part(path) else None
     if whole and whole.failure and closed.failure:
         closed = replace(closed, status="cancelled", settled=True)  # it ended because the whole has failed
+    note = protocol.closing_note(step, closed, used, now)
     others = (replace(whole, failure=end.failed),) if whole and end.failed and not whole.failure else ()
     return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed, *others), (note,))
 

@@ -257,7 +257,9 @@ def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_
 
 def _undone(seen: Snapshot, path: str) -> Change[None]:
     part = seen.step(path)
-    return Change(None, (replace(part, status="compensated"),) if part else ())
+    if part is None:
+        return Change(None)
+    return Change(None, (replace(part, status="compensated"),), (Note("step_compensated", path),))
 
 
 _KEPT = frozenset({"completed", "stopped", "timed_out"})

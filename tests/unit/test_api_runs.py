@@ -326,3 +326,17 @@ def test_an_admin_sweeps_the_tenants_runs():
     assert [(one["run"], one["what"]) for one in found["findings"]] == [(world.run, "list_behind")]
     assert data(ask(world, "POST", "/v1/sweep", {"after": "3."}))["findings"] == []
     assert problem(ask(world, "POST", "/v1/sweep", {"after": "x"})) == (400, "invalid_field")
+
+
+def test_an_admin_compares_a_run_with_its_log():
+    world = waiting()
+    ask(world, "POST", "/v1/sweep", {})
+    path = f"/v1/runs/{world.run}/rebuild"
+    assert data(ask(world, "POST", path)) == {"run": world.run, "differences": [], "repaired": False}
+    journal = world.journal()
+    journal.transact(journal.read([]), lambda seen: Change(None, (replace(seen.head, waiting=3),)))
+    (found,) = data(ask(world, "POST", path, {}))["differences"]
+    assert found == {"record": "HEAD", "field": "waiting", "known": 3, "told": 1}
+    assert data(ask(world, "POST", path, {"repair": True}))["repaired"] is True
+    assert data(ask(world, "POST", path))["differences"] == []
+    assert problem(ask(world, "POST", path, {"repair": 1})) == (400, "invalid_field")

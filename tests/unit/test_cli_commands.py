@@ -134,7 +134,7 @@ def test_all_commands_are_there():
     names = {" ".join(path) for path in COMMANDS}
     assert names == {
         *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor", "sweep"),
-        *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume")),
+        *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume", "rebuild")),
         *(f"approvals {name}" for name in ("list", "show", "approve", "reject")),
     }
 
