@@ -75,6 +75,11 @@ OPERATIONS: dict[str, About] = {
     "sweep": About(
         "Mend what no machine goes on with; pass `next` as `after` until it is null", {200: "Swept"}, body="Sweep"
     ),
+    "listDeadLetters": About(
+        "Steps that have finally failed and were not redriven, newest first",
+        {200: "DeadLetters"},
+        query={"workflow": {"type": "string"}, "limit": _whole(1, 100, 50)},
+    ),
     "listApprovals": About(
         "What waits for a decision, newest first", {200: "Approvals"}, query={"limit": _whole(1, 100, 50)}
     ),

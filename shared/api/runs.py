@@ -68,8 +68,7 @@ def index(host: ApiHost, call: Call) -> Response:
         raise InvalidRequest(
             f"Parameter state must be one of: {', '.join(get_args(RunState))}.", code="invalid_parameter"
         )
-    if workflow is not None and inputs.WORKFLOW.fullmatch(workflow) is None:
-        raise InvalidRequest(f"Parameter workflow: {workflow[:60]!r} is no workflow's name.", code="invalid_parameter")
+    workflow = None if workflow is None else inputs.workflow_query(workflow)
     limit = inputs.whole_query(given, "limit", default=20, low=1, high=LIST_LIMIT)
     before = inputs.run_id(given["before"]) if "before" in given else None
     runs, more = list_runs(host.store, call.tenant, workflow, state, limit, before)

@@ -103,6 +103,17 @@ _STEP = {
 
 _TOLD = {"done": _TEXT, "about": _TEXT}
 
+_DEAD = {
+    "run": _RUN_ID,
+    "path": _TEXT,
+    "workflow": _TEXT,
+    "error": _object({"class": _TEXT, "message": _TEXT}),
+    "attempts": _WHOLE,
+    "on_error": {"enum": ["continue", "fail"]},
+    "failed_at": _TIME,
+    "key": {"type": ["string", "null"], "description": "The idempotency key of its call."},
+}
+
 _APPROVAL = {
     "id": {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}[.][0-9a-f]{16}$"},
     "run": _RUN_ID,
@@ -194,6 +205,8 @@ SCHEMAS: dict[str, Schema] = {
     "Rebuild": _object({}, {"repair": {"type": "boolean", "default": False}}),
     "Rebuilt": _object({"run": _RUN_ID, "differences": _list(_ref("Difference")), "repaired": {"type": "boolean"}}),
     "Difference": _object({"record": _TEXT, "field": _TEXT, "known": _ANY, "told": _ANY}),
+    "DeadLetters": _object({"dead_letters": _list(_ref("DeadLetter"))}),
+    "DeadLetter": _object(_DEAD),
     "Sweep": _object({}, {"after": _TEXT}),
     "Swept": _object({"looked": _WHOLE, "findings": _list(_ref("Finding")), "next": _or_null(_TEXT)}),
     "Finding": _object({"tenant": _TEXT, "run": _TEXT, "what": {"enum": list(get_args(What))}, **_TOLD}),

@@ -1,8 +1,8 @@
 """A run's records: frozen data and their form as items.
 
 One partition a run: ``HEAD`` (what every transaction touches, <= 1 KB, in no index), ``RUN`` (facts and the list view),
-``STEP#<path>``, ``GATE#<path>``, ``PARK#<path>`` and the append-only ``EVENT#<seq>``. Times are milliseconds since the
-epoch, UTC; money is nano-USD.
+``STEP#<path>``, ``GATE#<path>``, ``PARK#<path>``, ``DEAD#<path>`` and the append-only ``EVENT#<seq>``. Times are
+milliseconds since the epoch, UTC; money is nano-USD.
 """
 
 from __future__ import annotations
@@ -302,6 +302,30 @@ class Kept(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dead(Record):
+    """A dead letter: a step that has finally failed, kept until it is redriven.
+
+    ``attempts`` were made, ``key`` is the idempotency key of its call, ``opened`` (ms) when it failed.
+    ``tenant_pending`` puts it among the tenant's dead letters.
+    """
+
+    path: str
+    workflow: str
+    error_class: str
+    message: str
+    attempts: int
+    on_error: str
+    opened: int
+    key: str | None = None
+    tenant_pending: str | None = None
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return f"DEAD#{self.path}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event(Record):
     """One entry of the run's append-only log; ``seq`` counts from 1 without gaps."""
 
@@ -339,6 +363,7 @@ KINDS: dict[str, type[Record]] = {
     "GATE": Gate,
     "PARK": Park,
     "KEPT": Kept,
+    "DEAD": Dead,
     "EVENT": Event,
     "REQUEST": Request,
 }
@@ -352,6 +377,11 @@ def revive(item: dict[str, Any]) -> Record:
 def run_partition(tenant: str, run: str) -> str:
     """Return the partition key of a run."""
     return f"TENANT#{tenant}#RUN#{run}"
+
+
+def dead_letters(tenant: str) -> str:
+    """Return under what the index ``pending`` holds a tenant's dead letters, beside its approvals."""
+    return f"TENANT#{tenant}#DEAD"
 
 
 def request_partition(tenant: str, key: str) -> str:

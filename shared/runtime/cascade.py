@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shared.ledger.records import Failure, Gate, Head, Step
+from shared.ledger.records import Dead, Failure, Gate, Head, Step, dead_letters
 from shared.runtime import protocol
 from shared.runtime.children import living, stop_child
 from shared.runtime.ending import begin, start_unwinding
@@ -134,13 +134,14 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The records at hand, and what else is to be written with the step: other steps, events."""
+    """The records at hand, and what else is to be written with the step: other steps, events, its dead letter."""
 
     seen: Snapshot
     head: Head
     step: Step
     notes: tuple[Note, ...] = ()
     others: tuple[Step, ...] = ()
+    letters: tuple[Dead, ...] = ()
 
     @property
     def beside(self) -> Step | None:
@@ -328,8 +329,27 @@ def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     data = {"class": failure.error_class, "message": failure.message[:500], "on_error": rule}
     status = "timed_out" if failure.error_class == "timeout" else "failed"
     step = replace(case.step, status=status, ended=visit.now)
-    case = replace(case, step=step).noted(Note("step_gave_up", step.path, step.attempt, data))
+    case = replace(case, step=step, letters=_letters(step, visit, failure))
+    case = case.noted(Note("step_gave_up", step.path, step.attempt, data))
     return _settle_failed(case, visit) if rule == "continue" else _fail(case, visit, failure)
+
+
+def _letters(step: Step, visit: Visit, failure: Failure) -> tuple[Dead, ...]:
+    """Return the dead letter of a step that has finally failed; a person's no is a decision, and leaves none."""
+    if failure.error_class == "rejected":
+        return ()
+    letter = Dead(
+        path=step.path,
+        workflow=visit.task.workflow,
+        error_class=failure.error_class,
+        message=failure.message,
+        attempts=step.attempt,
+        on_error=visit.plan.on_error,
+        opened=visit.now,
+        key=step.call.key if step.call else None,
+        tenant_pending=dead_letters(visit.task.tenant),
+    )
+    return (letter,)
 
 
 def _settle_failed(case: Case, visit: Visit) -> Change[Action]:
@@ -358,4 +378,4 @@ def _remember(case: Case, visit: Visit, action: Action) -> Change[Action]:
     ready = case.seen.step(f"{step.path}{FALLBACK}")
     if ready and ready.slot and action["action"] != "fallback":
         case = replace(case, others=(*case.others, replace(ready, status="cancelled")))  # its slot is free by that
-    return Change(action, (case.head, step, *case.others), case.notes)
+    return Change(action, (case.head, step, *case.others, *case.letters), case.notes)

@@ -16,7 +16,7 @@ from shared.ledger.records import Amount, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from shared.ledger.records import Event, Gate, Head, Run
+    from shared.ledger.records import Dead, Event, Gate, Head, Run
     from shared.manifest import Manifest
     from shared.runtime.journal import Snapshot
     from shared.values import Value
@@ -229,6 +229,20 @@ def approval_view(gate: Gate, run: Run, load: Callable[[Value], Any]) -> View:
         "decided_at": iso(gate.decided),
         "by": gate.by,
         "note": gate.note,
+    }
+
+
+def dead_view(run: str, letter: Dead) -> View:
+    """Return a dead letter."""
+    return {
+        "run": run,
+        "path": letter.path,
+        "workflow": letter.workflow,
+        "error": {"class": letter.error_class, "message": letter.message},
+        "attempts": letter.attempts,
+        "on_error": letter.on_error,
+        "failed_at": iso(letter.opened),
+        "key": letter.key,
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 from shared.api.inputs import usd_field
 from shared.api.problems import Unavailable
 from shared.errors import InvalidRequest
+from shared.ledger.records import Dead, dead_letters
 from shared.runtime.journal import Change
 from tests.unit.api_client import ask, data, problem
 from tests.unit.waiting_run import TENANT, World, fresh, waiting
@@ -340,3 +341,27 @@ def test_an_admin_compares_a_run_with_its_log():
     assert data(ask(world, "POST", path, {"repair": True}))["repaired"] is True
     assert data(ask(world, "POST", path))["differences"] == []
     assert problem(ask(world, "POST", path, {"repair": 1})) == (400, "invalid_field")
+
+
+# dead letters
+
+
+def test_dead_letters_are_listed_by_tenant_and_workflow():
+    world = waiting()
+    letter = Dead(
+        path="extract",
+        workflow="invoice",
+        error_class="permanent",
+        message="no",
+        attempts=2,
+        on_error="fail",
+        opened=1_790_000_000_000,
+        tenant_pending=dead_letters(TENANT),
+    )
+    world.journal().transact(world.journal().read([]), lambda _: Change(None, (letter,)))
+    (found,) = data(ask(world, "GET", "/v1/dead-letters"))["dead_letters"]
+    assert (found["run"], found["path"], found["attempts"]) == (world.run, "extract", 2)
+    assert found["error"] == {"class": "permanent", "message": "no"}
+    assert data(ask(world, "GET", "/v1/dead-letters?workflow=other"))["dead_letters"] == []
+    assert problem(ask(world, "GET", "/v1/dead-letters?workflow=A")) == (400, "invalid_parameter")
+    assert len(data(ask(world, "GET", "/v1/approvals"))["approvals"]) == 1, "they are no approvals"

@@ -135,6 +135,7 @@ def test_all_commands_are_there():
     assert names == {
         *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor", "sweep"),
         *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume", "rebuild")),
+        "dead-letters list",
         *(f"approvals {name}" for name in ("list", "show", "approve", "reject")),
     }
 
