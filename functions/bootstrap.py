@@ -18,6 +18,7 @@ from shared.engine.stepfunctions import StepFunctions
 from shared.errors import PermanentFailure
 from shared.ledger.definitions import DefinitionTable
 from shared.ledger.dynamodb import DynamoStore
+from shared.runtime.breaker import Breakers
 from shared.runtime.host import Host, StepHost
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def step_host() -> StepHost:
     environment = settings.StepEnvironment.read(os.environ)
     models = AnthropicModels(lambda: _model_key(environment.model_secret), environment.models_url)
     tools = ToolBox(load_tools(_CODE / "workflows" / "tools"), environment.tool_settings)
-    return StepHost(**_host(environment), models=models, tools=tools)
+    ports = _host(environment)
+    return StepHost(**ports, models=models, tools=tools, breakers=Breakers(ports["store"], ports["clock"]))
 
 
 @cache

@@ -8,7 +8,7 @@ SignalboxError
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
-    │                                                      └── BrokenTool
+    │                                └── ServiceHeld       └── BrokenTool
     └── BudgetExceeded  ├── Rejected  ├── UnknownOutcome  ├── PolicyViolation
 """
 
@@ -134,6 +134,7 @@ class StepFailure(SignalboxError):
 
     error_class: ClassVar[ErrorClass] = "permanent"
     uncertain: bool = False
+    held: ClassVar[bool] = False
 
     def __init__(self, message: str, *, retry_after: float | None = None, usage: Usage | None = None) -> None:
         super().__init__(message)
@@ -159,6 +160,12 @@ class TransientFailure(StepFailure):
 
     error_class = "transient"
     uncertain = True
+
+
+class ServiceHeld(TransientFailure):
+    """A circuit breaker keeps the attempt from its call: nothing was sent, nothing is charged."""
+
+    held = True
 
 
 class InvalidOutput(StepFailure):

@@ -72,6 +72,7 @@ OPERATIONS: dict[str, About] = {
         {200: "Rebuilt"},
         body="Rebuild",
     ),
+    "listBreakers": About("Services whose circuit breaker is not closed: attempts wait for them", {200: "Breakers"}),
     "sweep": About(
         "Mend what no machine goes on with; pass `next` as `after` until it is null", {200: "Swept"}, body="Sweep"
     ),

@@ -54,6 +54,7 @@ ROUTES = (
     Route("POST", "/v1/runs/{id}/cancel", "cancelRun", runs.cancel, "operator"),
     Route("POST", "/v1/runs/{id}/resume", "resumeStep", runs.resume, "operator"),
     Route("POST", "/v1/runs/{id}/rebuild", "rebuildRun", runs.rebuild, "admin"),
+    Route("GET", "/v1/breakers", "listBreakers", system.breakers),
     Route("POST", "/v1/sweep", "sweep", system.sweep, "admin"),
     Route("GET", "/v1/dead-letters", "listDeadLetters", deadletters.index),
     Route("GET", "/v1/approvals", "listApprovals", approvals.index),

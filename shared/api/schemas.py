@@ -207,6 +207,8 @@ SCHEMAS: dict[str, Schema] = {
     "Difference": _object({"record": _TEXT, "field": _TEXT, "known": _ANY, "told": _ANY}),
     "DeadLetters": _object({"dead_letters": _list(_ref("DeadLetter"))}),
     "DeadLetter": _object(_DEAD),
+    "Breakers": _object({"breakers": _list(_ref("Breaker"))}),
+    "Breaker": _object({"service": _TEXT, "state": {"enum": ["open", "half_open"]}, "opened_at": _TIME}),
     "Sweep": _object({}, {"after": _TEXT}),
     "Swept": _object({"looked": _WHOLE, "findings": _list(_ref("Finding")), "next": _or_null(_TEXT)}),
     "Finding": _object({"tenant": _TEXT, "run": _TEXT, "what": {"enum": list(get_args(What))}, **_TOLD}),

@@ -62,13 +62,14 @@ class Amount:
 class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
 
-    ``uncertain`` = its call may have had its effect all the same.
+    ``uncertain`` = its call may have had its effect all the same. ``held`` = a circuit breaker kept it from its call.
     """
 
     error_class: str
     message: str
     retry_after: int | None = None
     uncertain: bool = False
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ class Step(Record):
     surely dead at ``lease`` (ms).
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
+    ``held`` (ms) is since when circuit breakers have kept it from its call.
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
@@ -222,6 +224,7 @@ class Step(Record):
     due: int | None = None
     child: str | None = None
     slot: bool = False
+    held: int | None = None
     parts: int = 0
     first: int = 0
     cascade: str | None = None

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from shared.ledger.records import Dead, Failure, Gate, Head, Step, dead_letters
+from shared.ledger.records import Dead, Failure, Gate, Head, Step
 from shared.runtime import protocol
 from shared.runtime.children import living, stop_child
+from shared.runtime.deadletters import letters
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note, Snapshot
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 ENTRY_RETRIES = 3
 """How often a step that makes no call is entered again after the engine interrupted it."""
+LONGEST_HOLD = 15 * 60_000
+"""How long (ms) a step waits for a degraded service before a person is asked."""
 CONTAINERS = frozenset({"map", "loop"})
 """What holds other steps and calls nothing itself."""
 TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
@@ -211,7 +214,7 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
         return _pause(case, visit, "unknown_outcome")
     if failure.error_class == "budget":
         return _pause(case, visit, "budget_exceeded")
-    if _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
+    if failure.held or _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
     if _leaves_doubt(case, visit):
         return _pause(case, visit, "unknown_outcome")
@@ -311,6 +314,8 @@ def delay(policy: Retry, retries: int, failure: Failure, jitter: Callable[[float
 
 
 def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
+    if failure.held:
+        return _held_back(case, visit, failure)
     wait = delay(visit.plan.retry, case.step.retries, failure, visit.jitter)
     # A handler that failed leaves what waits waiting; an event whose time is over is waited for anew.
     waits = case.step.status == "waiting" and not (visit.plan.spec.get("event") and failure.error_class == "timeout")
@@ -322,6 +327,20 @@ def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     return _remember(case, visit, act("retry", wait))
 
 
+def _held_back(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
+    """Wait with the service's circuit breaker; no retry is used up. One that stays open is for a person to judge.
+
+    Each wait is half as long as all before it, at least: the history of the execution has an end.
+    """
+    waited = visit.now - (case.step.held or visit.now)
+    if waited >= LONGEST_HOLD:
+        return _pause(replace(case, step=replace(case.step, held=None)), visit, "provider_degraded")
+    wait = max(float(failure.retry_after or 0), waited / 2) + visit.jitter(1000)
+    case = replace(case, step=replace(case.step, status="retrying"))
+    case = case.noted(Note("step_held", case.step.path, case.step.attempt, {"delay_ms": int(wait)}))
+    return _remember(case, visit, act("retry", wait))
+
+
 def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     rule = visit.plan.on_error
     if rule == "pause":
@@ -329,27 +348,9 @@ def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     data = {"class": failure.error_class, "message": failure.message[:500], "on_error": rule}
     status = "timed_out" if failure.error_class == "timeout" else "failed"
     step = replace(case.step, status=status, ended=visit.now)
-    case = replace(case, step=step, letters=_letters(step, visit, failure))
+    case = replace(case, step=step, letters=letters(step, visit.task, failure, rule, visit.now))
     case = case.noted(Note("step_gave_up", step.path, step.attempt, data))
     return _settle_failed(case, visit) if rule == "continue" else _fail(case, visit, failure)
-
-
-def _letters(step: Step, visit: Visit, failure: Failure) -> tuple[Dead, ...]:
-    """Return the dead letter of a step that has finally failed; a person's no is a decision, and leaves none."""
-    if failure.error_class == "rejected":
-        return ()
-    letter = Dead(
-        path=step.path,
-        workflow=visit.task.workflow,
-        error_class=failure.error_class,
-        message=failure.message,
-        attempts=step.attempt,
-        on_error=visit.plan.on_error,
-        opened=visit.now,
-        key=step.call.key if step.call else None,
-        tenant_pending=dead_letters(visit.task.tenant),
-    )
-    return (letter,)
 
 
 def _settle_failed(case: Case, visit: Visit) -> Change[Action]:

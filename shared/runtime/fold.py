@@ -116,5 +116,6 @@ _CHANGES: dict[str, Callable[[ToldStep, Mapping[str, Any]], ToldStep]] = {
     "step_skipped": _is("skipped"),
     "step_cancelled": _is("cancelled"),
     "step_compensated": _is("compensated"),
-    **dict.fromkeys(("step_failed", "step_retrying", "step_resumed", "step_gave_up", "gate_opened"), _is(None)),
+    **dict.fromkeys(("step_failed", "step_retrying", "step_held", "step_resumed"), _is(None)),
+    **dict.fromkeys(("step_gave_up", "gate_opened"), _is(None)),
 }

@@ -164,6 +164,7 @@ def _reserve(ask: Ask, head: Head, step: Step, notes: tuple[Note, ...]) -> Chang
         arguments=ask.arguments,
         model=ask.model,
         failure=None,
+        held=None,
         started=step.started or ask.now,
         opened=ask.now,
     )
@@ -185,7 +186,9 @@ def in_doubt(step: Step | None) -> bool:
 
 def unopened(step: Step, failure: Failure) -> Failure:
     """Return a failure that came before anything was opened: the doubt that it leaves is that of the call before."""
-    return Failure(failure.error_class, failure.message, failure.retry_after, uncertain=uncertain(step))
+    return Failure(
+        failure.error_class, failure.message, failure.retry_after, uncertain=uncertain(step), held=failure.held
+    )
 
 
 def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
@@ -305,7 +308,7 @@ def decision_value(gate: Gate) -> Value:
 def failure_of(error: StepFailure) -> Failure:
     """Return the record of a failed attempt. Messages come from outside: half characters could not be stored."""
     message = str(error)[:2000].encode(errors="backslashreplace").decode()
-    return Failure(error.error_class, message, _wish(error.retry_after), error.uncertain)
+    return Failure(error.error_class, message, _wish(error.retry_after), error.uncertain, error.held)
 
 
 def _wish(seconds: float | None) -> int | None:

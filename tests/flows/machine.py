@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from shared.runtime.breaker import Breakers
 from shared.runtime.gates import GateHost, run_gate
 from shared.runtime.host import StepHost
 from shared.runtime.journal import Journal, Snapshot
@@ -95,7 +96,8 @@ class World:
         ports = {name: getattr(self, name) for name in ("store", "blobs", "clock", "engine")} | {
             "definitions": definitions
         }
-        self.steps = StepHost(**ports, models=self.models, tools=self.tools)
+        breakers = Breakers(self.store, self.clock)
+        self.steps = StepHost(**ports, models=self.models, tools=self.tools, breakers=breakers)
         self.gates = GateHost(**ports, mail=self.mail, letters=_letter, approvers={"finance": FINANCE})
 
     def define(self, definitions: Definitions) -> World:

@@ -13,6 +13,8 @@ from shared.api.inputs import usd_field
 from shared.api.problems import Unavailable
 from shared.errors import InvalidRequest
 from shared.ledger.records import Dead, dead_letters
+from shared.ports import Key, Write
+from shared.runtime.breaker import Breaker
 from shared.runtime.journal import Change
 from tests.unit.api_client import ask, data, problem
 from tests.unit.waiting_run import TENANT, World, fresh, waiting
@@ -365,3 +367,12 @@ def test_dead_letters_are_listed_by_tenant_and_workflow():
     assert data(ask(world, "GET", "/v1/dead-letters?workflow=other"))["dead_letters"] == []
     assert problem(ask(world, "GET", "/v1/dead-letters?workflow=A")) == (400, "invalid_parameter")
     assert len(data(ask(world, "GET", "/v1/approvals"))["approvals"]) == 1, "they are no approvals"
+
+
+def test_degraded_services_are_listed():
+    world = waiting()
+    assert data(ask(world, "GET", "/v1/breakers")) == {"breakers": []}
+    item = Breaker("model:anthropic", opened_at=world.clock.now()).to_item()
+    world.store.commit([Write(Key(f"TENANT#{TENANT}#BREAKERS", "SERVICE#model:anthropic"), item, None)])
+    (found,) = data(ask(world, "GET", "/v1/breakers"))["breakers"]
+    assert (found["service"], found["state"]) == ("model:anthropic", "open")
