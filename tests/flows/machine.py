@@ -75,7 +75,8 @@ class Context:
 class World:
     """Everything a deployment has, as fakes, with one published workflow.
 
-    ``patient`` = executions stop at their waits as well, so that others can go on meanwhile.
+    ``patient`` = executions stop at their waits as well, so that others can go on meanwhile. ``breaks`` = runs share
+    circuit breakers.
     """
 
     unit: Unit
@@ -89,6 +90,7 @@ class World:
     tenant: str = "acme"
     run: str = ""
     patient: bool = False
+    breaks: bool = False
     _ids: Any = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class World:
         ports = {name: getattr(self, name) for name in ("store", "blobs", "clock", "engine")} | {
             "definitions": definitions
         }
-        breakers = Breakers(self.store, self.clock)
+        breakers = Breakers(self.store, self.clock) if self.breaks else None
         self.steps = StepHost(**ports, models=self.models, tools=self.tools, breakers=breakers)
         self.gates = GateHost(**ports, mail=self.mail, letters=_letter, approvers={"finance": FINANCE})
 

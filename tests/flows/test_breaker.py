@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from invariants import check
-from test_other_runs import failing, task, tool, world
+from test_other_runs import failing, task, tool
+from test_other_runs import world as plain
 
 from shared.errors import PermanentFailure, RateLimited, ServiceHeld, TransientFailure
 from shared.manifest import Retry
@@ -12,6 +15,10 @@ from shared.runtime.breaker import FAILURES, FRESH, REST, WINDOW, Breaker, tripp
 from shared.runtime.parking import Order, resume_step
 
 RETRY = Retry(10, base_delay=1.0, max_delay=1.0, jitter=False, on=("transient", "rate_limit"))
+
+
+def world(*plans, **more):
+    return replace(plain(*plans, **more), breaks=True)
 
 
 def failures(count, error=TransientFailure):
