@@ -18,6 +18,7 @@ from shared.engine.stepfunctions import StepFunctions
 from shared.errors import PermanentFailure
 from shared.ledger.definitions import DefinitionTable
 from shared.ledger.dynamodb import DynamoStore
+from shared.runtime.breaker import Breakers
 from shared.runtime.host import Host, StepHost
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from shared.ledger.projection import ProjectHost
     from shared.publishing.rules import Publisher
     from shared.runtime.gates import GateHost
+    from shared.runtime.sweep import SweepHost
     from shared.settings import Environment
 
 _CODE = Path(__file__).parent.parent
@@ -82,7 +84,8 @@ def step_host() -> StepHost:
     environment = settings.StepEnvironment.read(os.environ)
     models = AnthropicModels(lambda: _model_key(environment.model_secret), environment.models_url)
     tools = ToolBox(load_tools(_CODE / "workflows" / "tools"), environment.tool_settings)
-    return StepHost(**_host(environment), models=models, tools=tools)
+    ports = _host(environment)
+    return StepHost(**ports, models=models, tools=tools, breakers=Breakers(ports["store"], ports["clock"]))
 
 
 @cache
@@ -118,7 +121,7 @@ def approvals_host() -> ApprovalsHost:
 @cache
 def api_host() -> ApiHost:
     """Return the host of ``api``, which starts runs through the function that may."""
-    from shared.api.aws import LambdaStart  # noqa: PLC0415 - only this function answers the API
+    from shared.api.aws import LambdaStart, LambdaSweep  # noqa: PLC0415 - only this function answers the API
     from shared.api.host import ApiHost  # noqa: PLC0415
 
     environment = settings.ApiEnvironment.read(os.environ)
@@ -127,6 +130,7 @@ def api_host() -> ApiHost:
         tokens=_table(environment.tenants_table),
         catalogue=_table(environment.definitions_table),
         start=LambdaStart(_client("lambda"), environment.start_function),
+        sweep=LambdaSweep(_client("lambda"), environment.sweep_function),
         unwind_machine=environment.unwind_machine,
     )
 
@@ -147,6 +151,22 @@ def project_host() -> ProjectHost:
     environment = settings.ProjectEnvironment.read(os.environ)
     events = EventBridge(_client("events"), environment.event_bus)
     return ProjectHost(**_host(environment), events=events, unwind_machine=environment.unwind_machine)
+
+
+@cache
+def sweep_host() -> SweepHost:
+    """Return the host of ``sweep``."""
+    from shared.publishing.aws import StepFunctionsMachines  # noqa: PLC0415 - only this function sweeps
+    from shared.runtime.sweep import SweepHost  # noqa: PLC0415
+
+    environment = settings.SweepEnvironment.read(os.environ)
+    return SweepHost(
+        **_host(environment),
+        tenants=_table(environment.tenants_table),
+        catalogue=_table(environment.definitions_table),
+        machines=StepFunctionsMachines(_client("stepfunctions")),
+        unwind_machine=environment.unwind_machine,
+    )
 
 
 @cache

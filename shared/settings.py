@@ -162,10 +162,14 @@ class ApprovalsEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiEnvironment(Environment):
-    """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN."""
+    """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN.
+
+    ``sweep_function`` is the ARN of the sweeper, which an admin may call between its times.
+    """
 
     tenants_table: str
     start_function: str
+    sweep_function: str
     unwind_machine: str
 
 
@@ -185,6 +189,14 @@ class ProjectEnvironment(Environment):
 
     unwind_machine: str
     event_bus: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepEnvironment(Environment):
+    """``sweep`` goes round all open runs and mends what nobody else would; it prunes versions nobody needs."""
+
+    tenants_table: str
+    unwind_machine: str
 
 
 class PublishEnvironment(Environment):

@@ -232,6 +232,23 @@ def test_parts_go_on_with_their_whole(kind):
     town.check()
 
 
+def test_what_runs_again_has_no_dead_letter_until_it_fails_again():
+    w = failed(tool("a", on_error="fail"), a=[NO])
+    assert dead(w) == ["a"]
+    resumed(w)
+    assert dead(w) == ["a"], "it has failed again"
+    w.unwind()
+    mended(w)
+    resumed(w)
+    assert dead(w) == []
+
+
+def dead(w):
+    return [
+        item["path"] for key, item in w.store.items.items() if key.sk.startswith("DEAD#") and "tenant_pending" in item
+    ]
+
+
 def test_only_what_has_ended_early_is_resumed():
     w = world(tool("a"))
     run = w.start({})

@@ -22,6 +22,8 @@ ACCEPTED = {
     "AwsSolutions-IAM5[Resource::machines]": "the environment's machines by the start of their name; they deploy later",
     "AwsSolutions-IAM5[Resource::assets]": "definitions are CDK assets, whose keys are content hashes",
     "AwsSolutions-IAM5[Resource::versions]": "all versions of one function: parked runs resume on the one they know",
+    "AwsSolutions-IAM5[Resource::executions]": "executions have no names before they run; those of our machines only",
+    "Serverless-EventBusDLQ": "what one sweep does not do the next does, five minutes later",
     "Serverless-SNSRedrivePolicy": "the topic mails alarms to people; the alarm's state stays visible",
     "Serverless-SQSRedrivePolicy": "it is the dead-letter queue",
     "Serverless-LambdaDLQ": "only finalise is called asynchronously, and it has one",
@@ -30,6 +32,7 @@ ACCEPTED = {
 RESOURCES = [
     ("Blobs", "objects"),
     ("stateMachine:SignalboxProdWorkflow*", "machines"),
+    (":execution:", "executions"),
     ("cdk-hnb659fds-assets", "assets"),
     ("Function", "versions"),
 ]

@@ -63,6 +63,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "machines": ANSWER,
         "unwind": START,
         "start versions": {"lambda:InvokeFunction"},
+        "sweep": {"lambda:InvokeFunction"},
     },
     "Finalise": {
         "runs": WRITE,
@@ -80,6 +81,18 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "*": {"dynamodb:ListStreams"},
         "event bus": {"events:PutEvents"},
         "dead letters": {"sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"},
+    },
+    "Sweep": {
+        "runs": WRITE,
+        "runs by_state": {"dynamodb:Query"},
+        "definitions": WRITE,
+        "tenants": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "machines": ANSWER | START | {"states:DeleteStateMachineVersion"},
+        "machines' versions": {"states:DeleteStateMachineVersion"},
+        "executions": {"states:DescribeExecution"},
+        "unwind": START,
+        "unwind executions": {"states:DescribeExecution"},
     },
     "Publish": {
         "definitions": WRITE,
@@ -99,9 +112,13 @@ NAMES = [
     (r"LinkSecret", "link secret"),
     (r"stateMachine:signalbox-prod-unwind$", "unwind"),
     (r"stateMachine:SignalboxProdWorkflow\*$", "machines"),
+    (r"stateMachine:SignalboxProdWorkflow\*:\*$", "machines' versions"),
+    (r"execution:signalbox-prod-unwind:\*$", "unwind executions"),
+    (r"execution:SignalboxProdWorkflow\*:\*$", "executions"),
     (r"identity/signalbox@example\.com$", "sender address"),
     (r"identity/example\.com$", "sender domain"),
     (r"StartFunction\w*.*:\*$", "start versions"),
+    (r"SweepFunction\w*", "sweep"),
     (r"cdk-hnb659fds-assets-.*/\*$", "assets"),
     (r"DeadLetters\w*", "dead letters"),
     (r"Logs\w+", "own logs"),
@@ -192,7 +209,7 @@ def test_all_machines_share_the_one_retained_role(prod: Synthesised):
     assert prod.one("AWS::IAM::Role", "MachineRole").body["DeletionPolicy"] == "Retain"
 
 
-def test_functions_are_called_only_by_the_api_and_by_our_rule(prod: Synthesised):
+def test_functions_are_called_only_by_the_api_and_by_our_rules(prod: Synthesised):
     callers = {
         (
             re.sub(r"\w{8}$", "", permission.properties["FunctionName"]["Fn::GetAtt"][0]),
@@ -204,5 +221,6 @@ def test_functions_are_called_only_by_the_api_and_by_our_rule(prod: Synthesised)
         ("ApiFunction", "apigateway.amazonaws.com"),
         ("ApprovalsFunction", "apigateway.amazonaws.com"),
         ("FinaliseFunction", "events.amazonaws.com"),
+        ("SweepFunction", "events.amazonaws.com"),
     }
     assert all(permission.properties["SourceArn"] for permission in prod.of("AWS::Lambda::Permission"))
