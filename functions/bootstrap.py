@@ -18,6 +18,7 @@ from shared.engine.stepfunctions import StepFunctions
 from shared.errors import PermanentFailure
 from shared.ledger.definitions import DefinitionTable
 from shared.ledger.dynamodb import DynamoStore
+from shared.ledger.seal import Seal, SealedStore
 from shared.runtime.breaker import Breakers
 from shared.runtime.host import Host, StepHost
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from shared.api.host import ApiHost
     from shared.approvals.host import ApprovalsHost
     from shared.ledger.projection import ProjectHost
+    from shared.ports import Store
     from shared.publishing.rules import Publisher
     from shared.runtime.gates import GateHost
     from shared.runtime.sweep import SweepHost
@@ -46,9 +48,16 @@ def _table(name: str) -> DynamoStore:
     return DynamoStore(_client("dynamodb"), name)
 
 
+def _runs(environment: Environment) -> Store:
+    table = _table(environment.runs_table)
+    if not isinstance(environment, settings.Attesting):
+        return table
+    return SealedStore(table, Seal.of(_secret(environment.seal_secret)))
+
+
 def _host(environment: Environment) -> dict[str, Any]:
     return {
-        "store": _table(environment.runs_table),
+        "store": _runs(environment),
         "blobs": S3Blobs(_client("s3"), environment.blobs_bucket),
         "clock": SystemClock(),
         "engine": StepFunctions(_client("stepfunctions")),

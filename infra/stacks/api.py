@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 
 from infra.constructs.function import Function, Runtime
 from infra.grants import Grants
-from shared.settings import ApiEnvironment, ApprovalsEnvironment, StartEnvironment
+from shared.settings import ApiEnvironment, ApprovalsEnvironment, Attesting, StartEnvironment
 
 if TYPE_CHECKING:
     from constructs import Construct
@@ -53,15 +53,18 @@ class ApiStack(Stack):
 
     def _function(self, name: str, model: type[Environment], description: str, **own: Any) -> Function:
         environment = self.data.model(model, f"{self.settings.prefix}-{name}", **own)
-        return Function(
+        made = Function(
             self, name, runtime=self.runtime, environment=environment, description=description, timeout=_SECONDS
         )
+        if isinstance(environment, Attesting):
+            self.grants.read_secret(made, environment.seal_secret)
+        return made
 
     def _start(self) -> Function:
         data = self.data
         start = self._function("start", StartEnvironment, "creates and starts runs")
         self.grants.write(start, data.runs).read(start, data.definitions)
-        self.grants.start(start, self.grants.machines)
+        self.grants.write_blobs(start, data.blobs).start(start, self.grants.machines)
         return start
 
     def _approvals(self) -> Function:
@@ -84,7 +87,8 @@ class ApiStack(Stack):
         }
         api = self._function("api", ApiEnvironment, "the HTTP API", **own)
         self.grants.write(api, data.runs).search(api, data.runs, "by_workflow", "by_state", "pending")
-        self.grants.read(api, data.definitions, data.tenants).read_blobs(api, data.blobs)
+        # A result that a person gives may be large.
+        self.grants.read(api, data.definitions, data.tenants).write_blobs(api, data.blobs)
         self.grants.answer_tasks(api).start(api, self.grants.unwind_machine)
         api.may("lambda:InvokeFunction", on=[self.sweep.function.function_arn])
         # All versions: an api function that a deployment has not replaced yet still calls the version it knows.

@@ -25,6 +25,7 @@ from infra.constructs.machine import machine
 from infra.grants import Grants
 from shared import compiler
 from shared.settings import (
+    Attesting,
     ControlEnvironment,
     FinaliseEnvironment,
     GateEnvironment,
@@ -95,7 +96,7 @@ class EngineStack(Stack):
 
     def _function(self, name: str, model: type[Environment], description: str, seconds: int, **own: Any) -> Function:
         environment = self.data.model(model, f"{self.settings.prefix}-{name}", **own)
-        return Function(
+        made = Function(
             self,
             name,
             runtime=self.runtime,
@@ -105,6 +106,9 @@ class EngineStack(Stack):
             memory=1024 if name == "step" else 512,
             dead_letters=self.dead_letters if name == "finalise" else None,
         )
+        if isinstance(environment, Attesting):
+            self.grants.read_secret(made, environment.seal_secret)
+        return made
 
     def _step(self) -> Function:
         data, settings = self.data, self.settings

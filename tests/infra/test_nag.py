@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 ACCEPTED = {
     "AwsSolutions-S1": "objects are read by our functions only, whose accesses are in the run's event log",
-    "AwsSolutions-SMG4": "a new link secret would void open links; a provider's key is rotated at the provider",
+    "AwsSolutions-SMG4": "a new link secret would void open links, a new seal secret what open runs have returned; a "
+    "provider's key is rotated at the provider",
     "AwsSolutions-L1": "python3.13 is pinned: the wheels of the layer are built for it",
     "AwsSolutions-APIG4": "tokens are checked in the functions, so that every answer is a problem document",
     "AwsSolutions-IAM5[Resource::*]": "X-Ray, log delivery and ListStreams have no resource types",

@@ -25,6 +25,7 @@ SPECIFIC: dict[str, Any] = {
     "unwind_machine": "arn:aws:states:eu-central-1:1:stateMachine:unwind",
     "public_url": "http://localhost:1/api",
     "link_secret": "arn:aws:secretsmanager:eu-central-1:1:secret:link",
+    "seal_secret": "arn:aws:secretsmanager:eu-central-1:1:secret:seal",
     "sender": "signalbox@example.com",
     "approvers": {"finance": (Person("Ann Example", "AE", "ann@example.com"),), "empty": ()},
     "event_bus": "signalbox-prod",
