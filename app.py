@@ -33,7 +33,7 @@ def build(app: App, *, settings: Settings, definitions: Sequence[Definition]) ->
     WorkflowsStack(
         app, f"{settings.prefix}-workflows", settings=settings, engine=engine, definitions=definitions, env=where
     )
-    ApiStack(app, f"{settings.prefix}-api", settings=settings, data=data, env=where)
+    ApiStack(app, f"{settings.prefix}-api", settings=settings, data=data, sweep=engine.sweep, env=where)
     Tags.of(app).add("signalbox", settings.name)
     return app
 

@@ -18,14 +18,18 @@ from shared.engine.stepfunctions import StepFunctions
 from shared.errors import PermanentFailure
 from shared.ledger.definitions import DefinitionTable
 from shared.ledger.dynamodb import DynamoStore
+from shared.ledger.seal import Seal, SealedStore
+from shared.runtime.breaker import Breakers
 from shared.runtime.host import Host, StepHost
 
 if TYPE_CHECKING:
     from shared.api.host import ApiHost
     from shared.approvals.host import ApprovalsHost
     from shared.ledger.projection import ProjectHost
+    from shared.ports import Store
     from shared.publishing.rules import Publisher
     from shared.runtime.gates import GateHost
+    from shared.runtime.sweep import SweepHost
     from shared.settings import Environment
 
 _CODE = Path(__file__).parent.parent
@@ -44,9 +48,16 @@ def _table(name: str) -> DynamoStore:
     return DynamoStore(_client("dynamodb"), name)
 
 
+def _runs(environment: Environment) -> Store:
+    table = _table(environment.runs_table)
+    if not isinstance(environment, settings.Attesting):
+        return table
+    return SealedStore(table, Seal.of(_secret(environment.seal_secret)))
+
+
 def _host(environment: Environment) -> dict[str, Any]:
     return {
-        "store": _table(environment.runs_table),
+        "store": _runs(environment),
         "blobs": S3Blobs(_client("s3"), environment.blobs_bucket),
         "clock": SystemClock(),
         "engine": StepFunctions(_client("stepfunctions")),
@@ -82,7 +93,8 @@ def step_host() -> StepHost:
     environment = settings.StepEnvironment.read(os.environ)
     models = AnthropicModels(lambda: _model_key(environment.model_secret), environment.models_url)
     tools = ToolBox(load_tools(_CODE / "workflows" / "tools"), environment.tool_settings)
-    return StepHost(**_host(environment), models=models, tools=tools)
+    ports = _host(environment)
+    return StepHost(**ports, models=models, tools=tools, breakers=Breakers(ports["store"], ports["clock"]))
 
 
 @cache
@@ -118,7 +130,7 @@ def approvals_host() -> ApprovalsHost:
 @cache
 def api_host() -> ApiHost:
     """Return the host of ``api``, which starts runs through the function that may."""
-    from shared.api.aws import LambdaStart  # noqa: PLC0415 - only this function answers the API
+    from shared.api.aws import LambdaStart, LambdaSweep  # noqa: PLC0415 - only this function answers the API
     from shared.api.host import ApiHost  # noqa: PLC0415
 
     environment = settings.ApiEnvironment.read(os.environ)
@@ -127,6 +139,7 @@ def api_host() -> ApiHost:
         tokens=_table(environment.tenants_table),
         catalogue=_table(environment.definitions_table),
         start=LambdaStart(_client("lambda"), environment.start_function),
+        sweep=LambdaSweep(_client("lambda"), environment.sweep_function),
         unwind_machine=environment.unwind_machine,
     )
 
@@ -147,6 +160,22 @@ def project_host() -> ProjectHost:
     environment = settings.ProjectEnvironment.read(os.environ)
     events = EventBridge(_client("events"), environment.event_bus)
     return ProjectHost(**_host(environment), events=events, unwind_machine=environment.unwind_machine)
+
+
+@cache
+def sweep_host() -> SweepHost:
+    """Return the host of ``sweep``."""
+    from shared.publishing.aws import StepFunctionsMachines  # noqa: PLC0415 - only this function sweeps
+    from shared.runtime.sweep import SweepHost  # noqa: PLC0415
+
+    environment = settings.SweepEnvironment.read(os.environ)
+    return SweepHost(
+        **_host(environment),
+        tenants=_table(environment.tenants_table),
+        catalogue=_table(environment.definitions_table),
+        machines=StepFunctionsMachines(_client("stepfunctions")),
+        unwind_machine=environment.unwind_machine,
+    )
 
 
 @cache

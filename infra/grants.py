@@ -25,6 +25,7 @@ class Grants:
 
     def __init__(self, scope: Stack, *, settings: Settings) -> None:
         machine = f"arn:{scope.partition}:states:{scope.region}:{scope.account}:stateMachine"
+        self._executions = machine.removesuffix("stateMachine") + "execution"
         self.machines = f"{machine}:{settings.machine_pattern}"
         self.unwind_machine = f"{machine}:{settings.unwind_machine}"
 
@@ -66,4 +67,9 @@ class Grants:
     def start(self, function: Function, machine: str) -> Grants:
         """Let ``function`` start executions of ``machine``."""
         function.may("states:StartExecution", on=[machine])
+        return self
+
+    def describe(self, function: Function, machine: str) -> Grants:
+        """Let ``function`` look at executions of ``machine``."""
+        function.may("states:DescribeExecution", on=[f"{self._executions}:{machine.rsplit(':', 1)[-1]}:*"])
         return self

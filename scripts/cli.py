@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from scripts.commands import approvals, budgets, definitions, deploy, doctor, local, plan, runs
+from scripts.commands import approvals, budgets, deadletters, definitions, deploy, doctor, local, plan, runs, sweep
 from scripts.commands.output import COMMAND, version
 from scripts.commands.program import start
 
@@ -45,7 +45,7 @@ def signalbox(
     """Take the options that come before a command."""
 
 
-for module in (local, definitions, plan, runs, approvals, budgets, deploy, doctor):
+for module in (local, definitions, plan, runs, approvals, budgets, deadletters, sweep, deploy, doctor):
     module.add_to(app)
 
 

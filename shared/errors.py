@@ -8,7 +8,7 @@ SignalboxError
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
-    │                                                      └── BrokenTool
+    │                                └── ServiceHeld       └── BrokenTool
     └── BudgetExceeded  ├── Rejected  ├── UnknownOutcome  ├── PolicyViolation
                                                           ├── ApprovalMismatch  ├── AttestationMismatch
 """
@@ -143,6 +143,7 @@ class StepFailure(SignalboxError):
     error_class: ClassVar[ErrorClass] = "permanent"
     pause: ClassVar[str | None] = None
     uncertain: bool = False
+    held: ClassVar[bool] = False
 
     def __init__(self, message: str, *, retry_after: float | None = None, usage: Usage | None = None) -> None:
         super().__init__(message)
@@ -168,6 +169,12 @@ class TransientFailure(StepFailure):
 
     error_class = "transient"
     uncertain = True
+
+
+class ServiceHeld(TransientFailure):
+    """A circuit breaker keeps the attempt from its call: nothing was sent, nothing is charged."""
+
+    held = True
 
 
 class InvalidOutput(StepFailure):

@@ -6,7 +6,7 @@ What passes through them are named tuples: every cold start would compile the me
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,11 +86,22 @@ class Clock(Protocol):
         ...
 
 
+class Execution(NamedTuple):
+    """How an execution stands: it is running, or how it ended, with what the engine says about why."""
+
+    status: Literal["running", "succeeded", "failed", "timed_out", "aborted"]
+    cause: str = ""
+
+
 class Engine(Protocol):
     """The workflow engine: executions and task tokens."""
 
     def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
         """Start an execution. Starting the same name again is success."""
+        ...
+
+    def describe(self, machine: str, name: str) -> Execution | None:
+        """Return how an execution stands; None = none of this name has begun, as far as the engine remembers."""
         ...
 
     def succeed(self, token: str, output: Mapping[str, Any]) -> bool:

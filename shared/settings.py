@@ -112,6 +112,13 @@ class Environment:
         return {name: text for name, text in texts.items() if text}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attesting(Environment):
+    """Those that write or read what steps return: ``seal_secret`` is the ARN of the secret that attests it."""
+
+    seal_secret: Secret
+
+
 class StartEnvironment(Environment):
     """``start`` creates a run and starts its machine: the version's ARN stands in the definitions table."""
 
@@ -119,7 +126,7 @@ class StartEnvironment(Environment):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepEnvironment(Environment):
+class StepEnvironment(Attesting):
     """``step`` calls models and tools.
 
     ``model_secret`` is the ARN of the secret with the model provider's key. ``models_url`` replaces the provider's own
@@ -132,14 +139,14 @@ class StepEnvironment(Environment):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlEnvironment(Environment):
+class ControlEnvironment(Attesting):
     """``control`` settles steps without calls, decides after failures, and starts the unwind machine."""
 
     unwind_machine: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateEnvironment(Environment):
+class GateEnvironment(Attesting):
     """``gate`` opens a gate and writes to its approvers.
 
     ``public_url`` is where the API answers, without a slash at its end; ``link_secret`` is the ARN of the secret that
@@ -153,7 +160,7 @@ class GateEnvironment(Environment):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalsEnvironment(Environment):
+class ApprovalsEnvironment(Attesting):
     """``approvals`` serves the approval page and takes its form."""
 
     link_secret: Secret
@@ -161,16 +168,20 @@ class ApprovalsEnvironment(Environment):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApiEnvironment(Environment):
-    """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN."""
+class ApiEnvironment(Attesting):
+    """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN.
+
+    ``sweep_function`` is the ARN of the sweeper, which an admin may call between its times.
+    """
 
     tenants_table: str
     start_function: str
+    sweep_function: str
     unwind_machine: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinaliseEnvironment(Environment):
+class FinaliseEnvironment(Attesting):
     """``finalise`` compares executions that ended with their runs."""
 
     unwind_machine: str
@@ -185,6 +196,14 @@ class ProjectEnvironment(Environment):
 
     unwind_machine: str
     event_bus: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepEnvironment(Attesting):
+    """``sweep`` goes round all open runs and mends what nobody else would; it prunes versions nobody needs."""
+
+    tenants_table: str
+    unwind_machine: str
 
 
 class PublishEnvironment(Environment):

@@ -14,6 +14,7 @@ from shared.ports import (
     Clock,
     Engine,
     Events,
+    Execution,
     Item,
     Key,
     Mail,
@@ -121,15 +122,21 @@ class FrozenClock(Clock):
 
 @dataclass
 class FakeEngine(Engine):
-    """Remembers executions and answers; ``gone`` holds tokens that nobody waits for."""
+    """Remembers executions and answers; ``gone`` are tokens nobody waits for, ``ended`` executions that ended."""
 
     executions: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict[tuple[str, str], dict[str, Any]])
     answers: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list[tuple[str, str, dict[str, Any]]])
     gone: set[str] = field(default_factory=set[str])
+    ended: dict[tuple[str, str], Execution] = field(default_factory=dict[tuple[str, str], Execution])
 
     def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
         """Remember the execution, once a name."""
         self.executions.setdefault((machine, name), dict(data))
+
+    def describe(self, machine: str, name: str) -> Execution | None:
+        """Return how the execution ended, else that it runs."""
+        running = Execution("running") if (machine, name) in self.executions else None
+        return self.ended.get((machine, name), running)
 
     def succeed(self, token: str, output: Mapping[str, Any]) -> bool:
         """Remember the answer."""

@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 
 from infra.constructs.function import Function, Runtime
 from infra.grants import Grants
-from shared.settings import ApiEnvironment, ApprovalsEnvironment, StartEnvironment
+from shared.settings import ApiEnvironment, ApprovalsEnvironment, Attesting, StartEnvironment
 
 if TYPE_CHECKING:
     from constructs import Construct
@@ -33,10 +33,13 @@ _ACCESS_LOG = ("requestId", "requestTime", "httpMethod", "routeKey", "status", "
 class ApiStack(Stack):
     """Functions ``start api approvals`` and the routes to them."""
 
-    def __init__(self, scope: Construct, id_: str, *, settings: Settings, data: DataStack, **stack: Any) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, settings: Settings, data: DataStack, sweep: Function, **stack: Any
+    ) -> None:
         super().__init__(scope, id_, **stack)
         self.settings = settings
         self.data = data
+        self.sweep = sweep
         self.runtime = Runtime(self, "Runtime", settings=settings, alarms=data.alarms)
         self.grants = Grants(self, settings=settings)
         self.start = self._start()
@@ -50,15 +53,18 @@ class ApiStack(Stack):
 
     def _function(self, name: str, model: type[Environment], description: str, **own: Any) -> Function:
         environment = self.data.model(model, f"{self.settings.prefix}-{name}", **own)
-        return Function(
+        made = Function(
             self, name, runtime=self.runtime, environment=environment, description=description, timeout=_SECONDS
         )
+        if isinstance(environment, Attesting):
+            self.grants.read_secret(made, environment.seal_secret)
+        return made
 
     def _start(self) -> Function:
         data = self.data
         start = self._function("start", StartEnvironment, "creates and starts runs")
         self.grants.write(start, data.runs).read(start, data.definitions)
-        self.grants.start(start, self.grants.machines)
+        self.grants.write_blobs(start, data.blobs).start(start, self.grants.machines)
         return start
 
     def _approvals(self) -> Function:
@@ -75,12 +81,16 @@ class ApiStack(Stack):
         own = {
             "tenants_table": data.tenants.table_name,
             "start_function": self.start.version.function_arn,
+            # Not a version: an export that another stack imports could never change to the next one.
+            "sweep_function": self.sweep.function.function_arn,
             "unwind_machine": self.grants.unwind_machine,
         }
         api = self._function("api", ApiEnvironment, "the HTTP API", **own)
         self.grants.write(api, data.runs).search(api, data.runs, "by_workflow", "by_state", "pending")
-        self.grants.read(api, data.definitions, data.tenants).read_blobs(api, data.blobs)
+        # A result that a person gives may be large.
+        self.grants.read(api, data.definitions, data.tenants).write_blobs(api, data.blobs)
         self.grants.answer_tasks(api).start(api, self.grants.unwind_machine)
+        api.may("lambda:InvokeFunction", on=[self.sweep.function.function_arn])
         # All versions: an api function that a deployment has not replaced yet still calls the version it knows.
         return api.may("lambda:InvokeFunction", on=[f"{self.start.function.function_arn}:*"])
 

@@ -17,6 +17,8 @@ from aws_cdk import aws_secretsmanager as secrets
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 
+from shared.settings import Attesting
+
 if TYPE_CHECKING:
     from constructs import Construct
 
@@ -48,7 +50,8 @@ class DataStack(Stack):
         self.tenants = self._table("Tenants")
         self.blobs = self._bucket()
         self.bus = events.EventBus(self, "Events", event_bus_name=settings.prefix)
-        self.link_secret = self._link_secret()
+        self.link_secret = self._random("LinkSecret", "Signs the links of approval mails")
+        self.seal_secret = self._random("SealSecret", "Attests what steps return")
         self.model_secret = self._model_secret()
         self.api = apigateway.HttpApi(self, "Api", api_name=settings.prefix, create_default_stage=False)
         self.public_url = self._public_url()
@@ -69,7 +72,8 @@ class DataStack(Stack):
 
     def model(self, model: type[Model], service: str, **own: Any) -> Model:
         """Build a function's environment model."""
-        return model(**self.common(service), **own)
+        attests = {"seal_secret": self.seal_secret} if issubclass(model, Attesting) else {}
+        return model(**self.common(service), **attests, **own)
 
     def _table(self, name: str, *, stream: dynamodb.StreamViewType | None = None) -> dynamodb.Table:
         durable = self.settings.durable
@@ -116,11 +120,11 @@ class DataStack(Stack):
             removal_policy=settings.removal,
         )
 
-    def _link_secret(self) -> str:
+    def _random(self, name: str, description: str) -> str:
         secret = secrets.CfnSecret(
             self,
-            "LinkSecret",
-            description="Signs the links of approval mails",
+            name,
+            description=description,
             generate_secret_string=secrets.CfnSecret.GenerateSecretStringProperty(
                 password_length=64,
                 exclude_punctuation=True,
@@ -163,6 +167,7 @@ class DataStack(Stack):
             "BlobsBucket": self.blobs.bucket_name,
             "EventBus": self.bus.event_bus_name,
             "LinkSecretArn": self.link_secret,
+            "SealSecretArn": self.seal_secret,
             "ModelSecretArn": self.model_secret,
         }
         for name, value in outputs.items():

@@ -25,12 +25,14 @@ from infra.constructs.machine import machine
 from infra.grants import Grants
 from shared import compiler
 from shared.settings import (
+    Attesting,
     ControlEnvironment,
     FinaliseEnvironment,
     GateEnvironment,
     ProjectEnvironment,
     PublishEnvironment,
     StepEnvironment,
+    SweepEnvironment,
 )
 
 if TYPE_CHECKING:
@@ -66,10 +68,13 @@ _FOLLOWED: tuple[dict[str, Any], ...] = (
 )
 # The longest that Lambda allows; a step's own time-out is enforced by its task's TimeoutSeconds.
 _STEP_SECONDS = 900
+# A sweep ends before the next one begins.
+_SWEEP_SECONDS = 240
+_SWEEP_EVERY = Duration.minutes(5)
 
 
 class EngineStack(Stack):
-    """Functions ``step control gate finalise project publish``, the unwind machine and the role of all machines."""
+    """Functions ``step control gate finalise project publish sweep``, the unwind machine, the role of all machines."""
 
     def __init__(self, scope: Construct, id_: str, *, settings: Settings, data: DataStack, **stack: Any) -> None:
         super().__init__(scope, id_, **stack)
@@ -84,13 +89,14 @@ class EngineStack(Stack):
         self.finalise = self._finalise()
         self.project = self._project()
         self.publish = self._publish()
+        self.sweep = self._sweep()
         self.machine_role = self._machine_role()
         self.unwind = self._unwind()
         self._publish_versions()
 
     def _function(self, name: str, model: type[Environment], description: str, seconds: int, **own: Any) -> Function:
         environment = self.data.model(model, f"{self.settings.prefix}-{name}", **own)
-        return Function(
+        made = Function(
             self,
             name,
             runtime=self.runtime,
@@ -100,6 +106,9 @@ class EngineStack(Stack):
             memory=1024 if name == "step" else 512,
             dead_letters=self.dead_letters if name == "finalise" else None,
         )
+        if isinstance(environment, Attesting):
+            self.grants.read_secret(made, environment.seal_secret)
+        return made
 
     def _step(self) -> Function:
         data, settings = self.data, self.settings
@@ -200,6 +209,26 @@ class EngineStack(Stack):
         self.grants.write(publish, self.data.definitions)
         publish.may("states:DescribeStateMachine", "states:PublishStateMachineVersion", on=[self.grants.machines])
         return publish.may("s3:GetObject", on=[self._bootstrap_objects()])
+
+    def _sweep(self) -> Function:
+        data = self.data
+        own = {"tenants_table": data.tenants.table_name, "unwind_machine": self.grants.unwind_machine}
+        sweep = self._function("sweep", SweepEnvironment, "mends runs that nobody goes on with", _SWEEP_SECONDS, **own)
+        self.grants.write(sweep, data.runs, data.definitions).search(sweep, data.runs, "by_state")
+        self.grants.read(sweep, data.tenants).write_blobs(sweep, data.blobs)
+        for machine_ in (self.grants.machines, self.grants.unwind_machine):
+            self.grants.start(sweep, machine_).describe(sweep, machine_)
+        self.grants.answer_tasks(sweep)
+        sweep.may("states:DeleteStateMachineVersion", on=[self.grants.machines, f"{self.grants.machines}:*"])
+        rule = events.Rule(
+            self,
+            "Sweeps",
+            description="Every few minutes the sweeper goes round the open runs",
+            schedule=events.Schedule.rate(_SWEEP_EVERY),
+        )
+        # A sweep that fails is made up for by the next one.
+        rule.add_target(targets.LambdaFunction(sweep.function, retry_attempts=0))
+        return sweep
 
     def _bootstrap_objects(self) -> str:
         qualifier = self.synthesizer.bootstrap_qualifier

@@ -146,6 +146,22 @@ def local_cloud() -> Iterator[Check]:
         yield Check("local cloud", "ok", "not running; `signalbox up` starts it")
 
 
+def services() -> Iterator[Check]:
+    """Services that the deployment in use finds degraded."""
+    from scripts.commands.output import Refused  # noqa: PLC0415 - with it
+    from scripts.commands.target import target  # noqa: PLC0415 - keeps `--help` fast
+
+    try:
+        found = target(os.environ.get("SIGNALBOX_URL"), os.environ.get("SIGNALBOX_TOKEN")).get("/v1/breakers")
+    except Refused:  # no deployment answers: other checks say so
+        return
+    for each in found["breakers"]:
+        told = f"{each['service']} is degraded since {each['opened_at']}: its circuit breaker is {each['state']}"
+        yield Check("services", "warning", told, "Attempts wait, and go on by themselves once it answers again.")
+    if not found["breakers"]:
+        yield Check("services", "ok", "no circuit breaker is open")
+
+
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     python,
     environment,
@@ -155,4 +171,5 @@ CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     browser,
     key,
     local_cloud,
+    services,
 )

@@ -110,6 +110,8 @@ class LocalRuns(Api):
     def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> tuple[int, dict[str, Any]]:
         """Answer a POST. Raises ApiRefused."""
         headers = {"content-type": "application/json"} | ({"idempotency-key": key} if key else {})
+        if path.endswith("/rebuild"):
+            self.workspace.refresh_lists()
         return self._answer("POST", path, {}, json.dumps(dict(body)).encode(), headers)
 
     def undriven(self, run: str) -> bool:
@@ -156,7 +158,15 @@ def _api_host(workspace: "Workspace", engine: "Engine | None") -> "ApiHost":
         tokens=workspace.store,
         catalogue=workspace.store,
         start=_not_by_name,
+        sweep=_not_swept,
         unwind_machine=UNWIND,
+    )
+
+
+def _not_swept(_asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    raise Refused(
+        "In-process runs need no sweeper: whoever drives them does all that it would.",
+        "`signalbox runs resume RUN` goes on with one that no process drives.",
     )
 
 

@@ -13,6 +13,7 @@ from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
 from scripts.commands.inputs import read_input, read_value
 from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
+from scripts.commands.rebuild import rebuild
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
@@ -23,6 +24,7 @@ runs = typer.Typer(help="Look at runs, follow, cancel and resume them.", no_args
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command()(run)
+    runs.command()(rebuild)
     app.add_typer(runs, name="runs")
 
 
@@ -308,7 +310,7 @@ def resume(  # noqa: PLR0913 - options
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
     if step is None and (version or api.get(f"/v1/runs/{segment(run)}")["state"] in TERMINAL):
-        _resume_ended(api, run, version, as_json=as_json)
+        resume_ended(api, run, version, as_json=as_json)
         return
     if step is None and not _paused(api, run):
         _drive(api, run, as_json=as_json)
@@ -321,7 +323,8 @@ def resume(  # noqa: PLR0913 - options
     _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
 
 
-def _resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> None:
+def resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> None:
+    """Let a run go on that has ended early, with another version of its workflow if one is named."""
     wanted = {} if version is None else {"version": int(version) if version.isdecimal() else version}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted)
     _go_on(api, answer, f"Run {run} goes on; what was completed stays.", as_json=as_json)

@@ -296,6 +296,8 @@ _TOLD: dict[str, Teller] = {
     "attempt_lost": _plainly("an attempt was lost; it is charged in full and taken over"),
     "step_unknown": _plainly("nobody knows whether its call took effect"),
     "call_probed": _probed,
+    "step_held": _plainly("waits: its service is degraded, and nothing is sent there for a while"),
+    "step_compensated": _plainly("undone"),
     "step_cancelled": _plainly("cancelled"),
     "step_resumed": _plainly("goes on, by a person's word"),
     "step_fallback": _plainly("its fallback stands in"),

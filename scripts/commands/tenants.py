@@ -19,6 +19,7 @@ def make_token(client: Any, table: str, approvers: Mapping[str, Any], tenant: st
     """Make a token that may do everything in `tenant`, and return its text: it can never be shown again."""
     from shared.ledger.dynamodb import DynamoStore  # noqa: PLC0415 - half a second
     from shared.ports import Key, Write  # noqa: PLC0415 - with it
+    from shared.tenants import register  # noqa: PLC0415 - with it
     from shared.tenants.tokens import Principal, issue_token  # noqa: PLC0415 - with it
 
     holder = Principal(
@@ -29,7 +30,8 @@ def make_token(client: Any, table: str, approvers: Mapping[str, Any], tenant: st
         approver_roles=frozenset(approvers),
     )
     text, item = issue_token(holder, time.time_ns() // 1_000_000)
-    DynamoStore(client, table).commit([Write(Key(item["pk"], item["sk"]), item, None)])
+    store = DynamoStore(client, table)
+    store.commit([Write(Key(item["pk"], item["sk"]), item, None), *register.missing(store, tenant)])
     return text
 
 

@@ -1,4 +1,4 @@
-"""Starting runs through the ``start`` function on Lambda."""
+"""Starting runs, and sweeping, through their own functions on Lambda."""
 
 from __future__ import annotations
 
@@ -13,26 +13,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class LambdaStart:
-    """Calls the ``start`` function. ``client`` is a boto3 Lambda client, ``function`` the ARN of its version."""
+class _LambdaFunction:
+    """Calls a function. ``client`` is a boto3 Lambda client, ``function`` an ARN."""
+
+    hint = ""
 
     def __init__(self, client: Any, function: str) -> None:
         self._client = client
         self._function = function
 
     def __call__(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Start a run and return the function's answer.
-
-        Raises Unavailable when there is none: the same request with the same Idempotency-Key may be sent again.
-        """
+        """Call the function and return its answer. Raises Unavailable when there is none."""
         try:
             answer = self._client.invoke(FunctionName=self._function, Payload=json.dumps(payload).encode())
             text = answer["Payload"].read()
         except (ClientError, BotoCoreError) as error:
-            raise Unavailable(_HINT) from error
+            raise Unavailable(self.hint) from error
         if answer.get("FunctionError"):
-            raise Unavailable(_HINT) from RuntimeError(text.decode(errors="replace")[:1000])
+            raise Unavailable(self.hint) from RuntimeError(text.decode(errors="replace")[:1000])
         return cast("dict[str, Any]", json.loads(text))
 
 
-_HINT = "The run was not confirmed. Send the request again with the same Idempotency-Key."
+class LambdaStart(_LambdaFunction):
+    """Calls the version of ``start``: the same request with the same Idempotency-Key may be sent again."""
+
+    hint = "The run was not confirmed. Send the request again with the same Idempotency-Key."
+
+
+class LambdaSweep(_LambdaFunction):
+    """Calls ``sweep``, which may be repeated."""
+
+    hint = "The sweeper did not answer. Send the request again."

@@ -22,12 +22,14 @@ class ApiHost(Host):
     """The ports of the API function.
 
     ``tokens`` is the tenants table and ``catalogue`` the definitions table, as stores. ``start`` hands a payload to the
-    function that starts runs and returns its answer. ``unwind_machine`` is that machine's ARN.
+    function that starts runs and returns its answer, ``sweep`` one to the sweeper. ``unwind_machine`` is that machine's
+    ARN.
     """
 
     tokens: Store
     catalogue: Store
     start: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    sweep: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     unwind_machine: str
 
 

@@ -148,6 +148,13 @@ def workflow_name(text: str) -> str:
     return text
 
 
+def workflow_query(text: str) -> str:
+    """Return the query value ``workflow`` if a workflow can have that name. Raises InvalidRequest."""
+    if WORKFLOW.fullmatch(text) is None:
+        raise InvalidRequest(f"Parameter workflow: {text[:60]!r} is no workflow's name.", code="invalid_parameter")
+    return text
+
+
 def idempotency_key(request: Request) -> str | None:
     """Return the Idempotency-Key, if one was sent. Raises InvalidRequest for one that is not 1 to 200 ASCII signs."""
     key = request.headers.get("idempotency-key")

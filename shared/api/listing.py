@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from shared.ids import ulid_time
-from shared.ledger.records import Gate, Run, RunState, run_partition
+from shared.ledger.records import Dead, Gate, Run, RunState, dead_letters, run_partition
 from shared.ports import Key
 
 if TYPE_CHECKING:
@@ -77,6 +77,16 @@ def pending(store: Store, tenant: str, limit: int) -> list[tuple[Run, Gate]]:
     runs = _runs_of(store, tenant, {_run_id(item) for item in items})
     pairs = ((runs.get(_run_id(item)), Gate.from_item(item)) for item in items)
     return [(run, gate) for run, gate in pairs if run is not None and gate.status == "open"]
+
+
+def dead(store: Store, tenant: str, workflow: str | None, limit: int) -> list[tuple[str, Dead]]:
+    """Return the tenant's newest dead letters, each with its run's id; of one workflow, if that is named.
+
+    Those of one workflow are searched among the newest two thousand.
+    """
+    items = store.index("pending", dead_letters(tenant), limit=_PAGE * _MOST_PAGES if workflow else limit)
+    found = [(_run_id(item), Dead.from_item(item)) for item in items]
+    return [(run, letter) for run, letter in found if workflow in {None, letter.workflow}][:limit]
 
 
 def _run_id(item: Item) -> str:

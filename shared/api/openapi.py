@@ -68,6 +68,20 @@ OPERATIONS: dict[str, About] = {
     ),
     "cancelRun": About("End the run early and undo what can be undone", {202: "Accepted"}, body="CancelRun"),
     "resumeRun": About("Say how a paused step goes on, or let an ended run go on", {202: "Accepted"}, body="Resume"),
+    "rebuildRun": About(
+        "Recompute the run's records from its log and tell where they differ; write what the log says only if asked to",
+        {200: "Rebuilt"},
+        body="Rebuild",
+    ),
+    "listBreakers": About("Services whose circuit breaker is not closed: attempts wait for them", {200: "Breakers"}),
+    "sweep": About(
+        "Mend what no machine goes on with; pass `next` as `after` until it is null", {200: "Swept"}, body="Sweep"
+    ),
+    "listDeadLetters": About(
+        "Steps that have finally failed and were not redriven, newest first",
+        {200: "DeadLetters"},
+        query={"workflow": {"type": "string"}, "limit": _whole(1, 100, 50)},
+    ),
     "listApprovals": About(
         "What waits for a decision, newest first", {200: "Approvals"}, query={"limit": _whole(1, 100, 50)}
     ),

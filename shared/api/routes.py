@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.api import approvals, runs, system, workflows
+from shared.api import approvals, deadletters, runs, system, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +54,10 @@ ROUTES = (
     Route("POST", "/v1/runs/{id}/events", "sendEvent", runs.send_event, "operator"),
     Route("POST", "/v1/runs/{id}/cancel", "cancelRun", runs.cancel, "operator"),
     Route("POST", "/v1/runs/{id}/resume", "resumeRun", runs.resume, "operator"),
+    Route("POST", "/v1/runs/{id}/rebuild", "rebuildRun", runs.rebuild, "admin"),
+    Route("GET", "/v1/breakers", "listBreakers", system.breakers),
+    Route("POST", "/v1/sweep", "sweep", system.sweep, "admin"),
+    Route("GET", "/v1/dead-letters", "listDeadLetters", deadletters.index),
     Route("GET", "/v1/approvals", "listApprovals", approvals.index),
     Route("GET", "/v1/approvals/{id}", "getApproval", approvals.show),
     Route("POST", "/v1/approvals/{id}", "decideApproval", approvals.decide, "approver"),

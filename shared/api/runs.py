@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from shared.api import inputs
@@ -69,8 +70,7 @@ def index(host: ApiHost, call: Call) -> Response:
         raise InvalidRequest(
             f"Parameter state must be one of: {', '.join(get_args(RunState))}.", code="invalid_parameter"
         )
-    if workflow is not None and inputs.WORKFLOW.fullmatch(workflow) is None:
-        raise InvalidRequest(f"Parameter workflow: {workflow[:60]!r} is no workflow's name.", code="invalid_parameter")
+    workflow = None if workflow is None else inputs.workflow_query(workflow)
     limit = inputs.whole_query(given, "limit", default=20, low=1, high=LIST_LIMIT)
     before = inputs.run_id(given["before"]) if "before" in given else None
     runs, more = list_runs(host.store, call.tenant, workflow, state, limit, before)
@@ -160,6 +160,20 @@ def _resume_step(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response
     task = _task(host, call, path)
     order = Order(action=action, by=call.by, result=body.get("result"), more=_raise(body))
     return _accepted(call, resume_step(host, task, order, host.unwind_machine))
+
+
+def rebuild(host: ApiHost, call: Call) -> Response:
+    """Recompute the run's records from its log and tell where they differ; with ``repair``, write what the log says."""
+    from shared.runtime.rebuild import rebuild as recompute  # noqa: PLC0415 - rarely asked for
+
+    body = inputs.json_object(call.request, ("repair",))
+    repair = body.get("repair", False)
+    if not isinstance(repair, bool):
+        raise InvalidRequest("Field repair must be true or false.", code="invalid_field")
+    journal = call.journal(host, _run(call))
+    facts(journal)
+    found = [asdict(one) for one in recompute(journal, repair=repair).differences]
+    return json_response(200, {"run": _run(call), "differences": found, "repaired": repair and bool(found)})
 
 
 def _task(host: ApiHost, call: Call, path: str) -> Task:

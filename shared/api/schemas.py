@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from shared.ledger.records import BudgetMode, RunState, StepStatus
+from shared.runtime.mending import What
 
 Schema = dict[str, Any]
 
@@ -104,6 +105,19 @@ _STEP = {
     "by": _or_null(_TEXT),
     "child": {"type": ["string", "null"], "description": "The run of a sub-workflow, or of a part."},
     "output": _ANY,
+}
+
+_TOLD = {"done": _TEXT, "about": _TEXT}
+
+_DEAD = {
+    "run": _RUN_ID,
+    "path": _TEXT,
+    "workflow": _TEXT,
+    "error": _object({"class": _TEXT, "message": _TEXT}),
+    "attempts": _WHOLE,
+    "on_error": {"enum": ["continue", "fail"]},
+    "failed_at": _TIME,
+    "key": {"type": ["string", "null"], "description": "The idempotency key of its call."},
 }
 
 _APPROVAL = {
@@ -227,6 +241,16 @@ SCHEMAS: dict[str, Schema] = {
         },
         description="With `step` and `action`: a word on a paused step. Without: a run that ended early goes on.",
     ),
+    "Rebuild": _object({}, {"repair": {"type": "boolean", "default": False}}),
+    "Rebuilt": _object({"run": _RUN_ID, "differences": _list(_ref("Difference")), "repaired": {"type": "boolean"}}),
+    "Difference": _object({"record": _TEXT, "field": _TEXT, "known": _ANY, "told": _ANY}),
+    "DeadLetters": _object({"dead_letters": _list(_ref("DeadLetter"))}),
+    "DeadLetter": _object(_DEAD),
+    "Breakers": _object({"breakers": _list(_ref("Breaker"))}),
+    "Breaker": _object({"service": _TEXT, "state": {"enum": ["open", "half_open"]}, "opened_at": _TIME}),
+    "Sweep": _object({}, {"after": _TEXT}),
+    "Swept": _object({"looked": _WHOLE, "findings": _list(_ref("Finding")), "next": _or_null(_TEXT)}),
+    "Finding": _object({"tenant": _TEXT, "run": _TEXT, "what": {"enum": list(get_args(What))}, **_TOLD}),
     "Decide": _object(
         {"decision": {"enum": ["approve", "reject"]}, "digest": _TEXT},
         {"note": {"type": "string", "maxLength": 2000}},

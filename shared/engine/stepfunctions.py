@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from shared.errors import PermanentFailure, TransientFailure
-from shared.ports import Engine
+from shared.ports import Engine, Execution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,16 @@ class StepFunctions(Engine):
             if error.response["Error"]["Code"] != "ExecutionAlreadyExists":
                 raise TransientFailure(f"Execution {name} could not be started: {error}") from error
 
+    def describe(self, machine: str, name: str) -> Execution | None:
+        """Return how an execution stands. Step Functions forgets it 90 days after its end."""
+        try:
+            found = self._client.describe_execution(executionArn=execution_arn(machine, name))
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ExecutionDoesNotExist":
+                return None
+            raise TransientFailure(f"Execution {name} could not be looked at: {error}") from error
+        return Execution(found["status"].lower(), str(found.get("cause") or found.get("error") or ""))
+
     def succeed(self, token: str, output: Mapping[str, Any]) -> bool:
         """Answer a task token; False when nobody waits for it any more."""
         return self._send(self._client.send_task_success, taskToken=token, output=json.dumps(output))
@@ -51,3 +61,9 @@ class StepFunctions(Engine):
                 return False
             raise
         return True
+
+
+def execution_arn(machine: str, name: str) -> str:
+    """Return the ARN of a machine's execution; it is the same whether a version was started or the machine itself."""
+    *start, _, machine_name = machine.split(":")[:7]
+    return ":".join((*start, "execution", machine_name, name))

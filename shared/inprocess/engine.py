@@ -30,7 +30,7 @@ from shared.inprocess.timers import Timers
 from shared.inprocess.walks import Walks
 from shared.inprocess.watch import POKE, Watch
 from shared.interpreter import Do, Sleep, TaskFailed, Within, walk_finish
-from shared.ports import Engine
+from shared.ports import Engine, Execution
 from shared.runtime.ending import request
 from shared.runtime.settle import over
 
@@ -95,6 +95,10 @@ class InProcess(Engine):
         with self.places.awake(run) as live:
             if live:
                 self.launch(live, live.unwind())
+
+    def describe(self, machine: str, name: str) -> Execution | None:  # noqa: ARG002 - a run has one execution
+        """Return that the run is driven here; another process's lock tells nobody whose it is."""
+        return Execution("running") if name.partition(".")[0] in self.places.runs() else None
 
     def succeed(self, token: str, output: Mapping[str, Any]) -> bool:
         """Answer a token. The answer stands in the records too: whoever drives the run elsewhere finds it there."""

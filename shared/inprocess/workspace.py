@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from shared.blobs.files import FileBlobs
@@ -21,7 +22,7 @@ from shared.ledger.records import Head, Run, run_partition
 from shared.ledger.sqlite import SqliteStore
 from shared.ports import Key, Mail, Write
 from shared.runtime.host import Host
-from shared.runtime.runs import listed
+from shared.runtime.runs import bring_up
 from shared.settings import Person
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from shared.budget.history import Usage
     from shared.compiler import Compiled
     from shared.ledger.records import Gate
-    from shared.ports import Engine, Message, Models, Tools
+    from shared.ports import Engine, Execution, Message, Models, Tools
     from shared.runtime.host import Published
 
 TENANT = "local"
@@ -142,7 +143,10 @@ class Workspace:
         """Bring the list view up to the heads. On AWS the table's stream does that; here, whoever wants a list."""
         for state in ("pending", "running", "waiting_for_human", "paused"):
             for item in self.store.index("by_state", f"TENANT#{TENANT}#STATE#{state}", limit=0):
-                self._refresh(Run.from_item(item), item)
+                head = self._head(str(item["id"]))
+                if int(item.get("projected", 0)) < head.rev:
+                    with suppress(StoreConflict):  # somebody else does it
+                        bring_up(self.store, item["pk"], head)
 
     def history(self, workflow: str) -> tuple[Usage, ...]:
         """Return what attempts of a workflow's steps have used, after counting the newest runs that have ended."""
@@ -151,16 +155,6 @@ class Workspace:
             if head.ended and run.counted < head.seq:
                 count(self.store, run_partition(TENANT, run.id))
         return read(self.store, TENANT, workflow)
-
-    def _refresh(self, run: Run, item: dict[str, Any]) -> None:
-        head = self._head(run.id)
-        if run.projected >= head.rev:
-            return
-        fresh = {**item, **listed(run, head).to_item()}
-        try:
-            self.store.commit([Write(Key(item["pk"], "RUN"), fresh, run.rev)])
-        except StoreConflict:  # somebody else has just done it
-            return
 
     def _head(self, run: str) -> Head:
         key = Key(run_partition(TENANT, run), "HEAD")
@@ -200,6 +194,9 @@ class Elsewhere:
 
     def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
         """Leave it to the process that drives the run."""
+
+    def describe(self, machine: str, name: str) -> Execution | None:
+        """Return None: the process that drives the run knows."""
 
     def succeed(self, token: str, output: Mapping[str, Any]) -> bool:  # noqa: ARG002 - the port's form
         """Leave it to the process that drives the run. True: the answer stands in the records."""

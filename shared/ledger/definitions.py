@@ -23,15 +23,23 @@ class DefinitionTable(Definitions):
 
     def manifest(self, workflow: str, version: int) -> Manifest:
         """Return a version's manifest. Raises NotFound when it is not published."""
-        return self.published(workflow, version).manifest
+        known = self._known.get((workflow, version))
+        return self._version(workflow, version).manifest if known is None else known.manifest
 
     def published(self, workflow: str, version: int | None = None) -> Published:
-        """Return a version, or the latest. Raises NotFound when there is none."""
+        """Return a version that can be started, or the latest. Raises NotFound when there is none."""
         number = version or self.latest(workflow)
-        known = self._known.get((workflow, number))
-        if known is None:
-            known = _published(self.item(workflow, number))
-            self._known[workflow, number] = known
+        known = self._known.get((workflow, number)) or self._version(workflow, number)
+        if not known.machine:
+            raise NotFound(
+                f"Version {number} of {workflow} was pruned: it had served no open run for long. "
+                "Start another one, or deploy that definition again.",
+                code="version_pruned",
+            )
+        return known
+
+    def _version(self, workflow: str, number: int) -> Published:
+        known = self._known[workflow, number] = _published(self.item(workflow, number))
         return known
 
     def latest(self, workflow: str) -> int:
@@ -54,6 +62,6 @@ def _published(item: dict[str, Any]) -> Published:
         workflow=item["workflow"],
         version=int(item["version"]),
         hash=item["hash"],
-        machine=item["version_arn"],
+        machine="" if item.get("pruned") else item["version_arn"],
         manifest=Manifest.from_json(json.loads(item["manifest"])),
     )

@@ -6,21 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.budget.history import count
-from shared.errors import StoreConflict
 from shared.events.rules import announcement
 from shared.ledger.dynamodb import decode
-from shared.ledger.records import Head, Run
-from shared.ports import Key, Write
+from shared.ledger.records import Head
 from shared.runtime.host import Host
 from shared.runtime.outbox import send
-from shared.runtime.runs import listed
+from shared.runtime.runs import bring_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.ports import Events, Store
-
-_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +46,4 @@ def project(store: Store, image: Mapping[str, Any]) -> bool:
     Raises StoreConflict when others keep writing; the stream then delivers again.
     """
     item = decode(image)
-    head = Head.from_item(item)
-    for _ in range(_TRIES):
-        try:
-            return _follow(store, Key(item["pk"], "RUN"), head)
-        except StoreConflict:
-            continue
-    raise StoreConflict(f"The list view of {item['pk']} kept changing.")
-
-
-def _follow(store: Store, key: Key, head: Head) -> bool:
-    known = store.read([key]).get(key)
-    if known is None:
-        return False
-    run = Run.from_item(known)
-    if run.projected >= head.rev:
-        return False
-    followed = listed(run, head)
-    store.commit([Write(key, {**known, **followed.to_item()}, run.rev)])
-    return True
+    return bring_up(store, item["pk"], Head.from_item(item))

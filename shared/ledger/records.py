@@ -1,8 +1,8 @@
 """A run's records: frozen data and their form as items.
 
 One partition a run: ``HEAD`` (what every transaction touches, <= 1 KB, in no index), ``RUN`` (facts and the list view),
-``STEP#<path>``, ``GATE#<path>``, ``PARK#<path>`` and the append-only ``EVENT#<seq>``. Times are milliseconds since the
-epoch, UTC; money is nano-USD.
+``STEP#<path>``, ``GATE#<path>``, ``PARK#<path>``, ``DEAD#<path>`` and the append-only ``EVENT#<seq>``. Times are
+milliseconds since the epoch, UTC; money is nano-USD.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from shared.ledger.nested import NOTHING, Amount, Call, Failure
 from shared.ledger.record import Record
 from shared.values import Value
 
@@ -44,58 +45,6 @@ BudgetMode = Literal["enforce", "audit"]
 
 UNDOING = "/compensate"
 """What the path of the step that undoes a call ends with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """What an attempt holds or has spent."""
-
-    usd: int = 0
-    tokens: int = 0
-    steps: int = 0
-
-    def __add__(self, other: Amount) -> Amount:
-        """Add dimension by dimension."""
-        return Amount(self.usd + other.usd, self.tokens + other.tokens, self.steps + other.steps)
-
-    def __sub__(self, other: Amount) -> Amount:
-        """Subtract dimension by dimension."""
-        return Amount(self.usd - other.usd, self.tokens - other.tokens, self.steps - other.steps)
-
-
-NOTHING = Amount()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
-
-    ``uncertain`` = its call may have had its effect all the same. ``pause`` is why it pauses its step in any case.
-    ``level`` and ``dimension`` say which limit refused.
-    """
-
-    error_class: str
-    message: str
-    retry_after: int | None = None
-    uncertain: bool = False
-    pause: str | None = None
-    level: str | None = None
-    dimension: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The ledger entry of a step's effect: recorded before the call, so that an interrupted one is known.
-
-    ``dispatch`` rises only when a person says that it did not happen. ``digest`` is that of the canonical arguments.
-    """
-
-    tool: str
-    risk: str
-    dispatch: int
-    digest: str
-    key: str
-    at: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +152,7 @@ class Step(Record):
     ``probes`` were asked about its call, the last one at ``probed`` (ms).
     ``forged`` = its output was not written by us (``shared.ledger.seal``).
     ``undone`` is the child whose effects have been undone, if it had any.
+    ``held`` (ms) is since when circuit breakers have kept it from its call.
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``active`` (ms) is what its attempts have taken; ``raised`` and ``raised_active`` (ms) are what a person has added
     to its own budget.
@@ -255,6 +205,7 @@ class Step(Record):
     child: str | None = None
     undone: str | None = None
     slot: bool = False
+    held: int | None = None
     parts: int = 0
     first: int = 0
     tool: str | None = None
@@ -340,6 +291,30 @@ class Kept(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dead(Record):
+    """A dead letter: a step that has finally failed, kept until it is redriven.
+
+    ``attempts`` were made, ``key`` is the idempotency key of its call, ``opened`` (ms) when it failed.
+    ``tenant_pending`` puts it among the tenant's dead letters.
+    """
+
+    path: str
+    workflow: str
+    error_class: str
+    message: str
+    attempts: int
+    on_error: str
+    opened: int
+    key: str | None = None
+    tenant_pending: str | None = None
+
+    @property
+    def sk(self) -> str:
+        """The sort key inside the run's partition."""
+        return f"DEAD#{self.path}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event(Record):
     """One entry of the run's append-only log; ``seq`` counts from 1 without gaps."""
 
@@ -377,6 +352,7 @@ KINDS: dict[str, type[Record]] = {
     "GATE": Gate,
     "PARK": Park,
     "KEPT": Kept,
+    "DEAD": Dead,
     "EVENT": Event,
     "REQUEST": Request,
 }
@@ -390,6 +366,11 @@ def revive(item: dict[str, Any]) -> Record:
 def run_partition(tenant: str, run: str) -> str:
     """Return the partition key of a run."""
     return f"TENANT#{tenant}#RUN#{run}"
+
+
+def dead_letters(tenant: str) -> str:
+    """Return under what the index ``pending`` holds a tenant's dead letters, beside its approvals."""
+    return f"TENANT#{tenant}#DEAD"
 
 
 def request_partition(tenant: str, key: str) -> str:

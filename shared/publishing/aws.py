@@ -43,6 +43,10 @@ class StepFunctionsMachines(Machines):
             raise
         return str(answer["stateMachineVersionArn"])
 
+    def forget(self, version_arn: str) -> None:
+        """Delete a version; executions that run on it go on. Deleting it again is harmless."""
+        self._client.delete_state_machine_version(stateMachineVersionArn=version_arn)
+
 
 class S3Assets(Assets):
     """Assets in S3. ``client`` is a boto3 S3 client."""

@@ -117,19 +117,23 @@ class Publisher:
         if known not in items:
             return None
         place = version_key(release.workflow, items[known]["version"])
-        version = _version(self.store.read([place])[place])
+        item = self.store.read([place])[place]
+        if item.get("pruned"):
+            return None
+        version = _version(item)
         latest = items.get(pointer)
         if latest is None or latest["version"] != version.version:
             self.store.commit([_latest(version, latest)])
         return version
 
     def _register(self, release: Release, digest: str) -> Version:
-        pointer = latest_key(release.workflow)
-        latest = self.store.read([pointer]).get(pointer)
+        pointer, known = latest_key(release.workflow), _release_key(release.workflow, digest)
+        items = self.store.read([pointer, known])
+        latest, pruned = items.get(pointer), items.get(known)
         version = self._publish(release, self._next_number(workflow_partition(release.workflow)))
         writes = [
             Write(version_key(release.workflow, version.version), asdict(version), expected=None),
-            Write(_release_key(release.workflow, digest), {"version": version.version}, expected=None),
+            Write(known, {"version": version.version}, expected=pruned["rev"] if pruned else None),
             _latest(version, latest),
         ]
         self.store.commit(writes)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shared.ledger.records import Failure, Gate, Step
 from shared.runtime import probing, protocol
 from shared.runtime.children import living, stop_child
+from shared.runtime.deadletters import letters
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_at, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 ENTRY_RETRIES = 3
 """How often a step that makes no call is entered again after the engine interrupted it."""
+LONGEST_HOLD = 15 * 60_000
+"""How long (ms) a step waits for a degraded service before a person is asked."""
 CONTAINERS = frozenset({"map", "loop", "turns"})
 """What holds other steps and calls nothing itself."""
 
@@ -181,7 +184,7 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
         return _doubt(case, visit)
     if failure.pause or failure.error_class == "budget":
         return _pause(case, visit, failure.pause or "budget_exceeded")
-    if _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
+    if failure.held or _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
     if _leaves_doubt(case, visit) or (protocol.in_doubt(case.step) and _until_probe(case, visit) is not None):
         return _doubt(case, visit)
@@ -301,6 +304,8 @@ def delay(policy: Retry, retries: int, failure: Failure, jitter: Callable[[float
 
 
 def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
+    if failure.held:
+        return _held_back(case, visit, failure)
     wait = delay(visit.plan.retry, case.step.retries, failure, visit.jitter)
     # A handler that failed leaves what waits waiting; an event whose time is over is waited for anew.
     waits = case.step.status == "waiting" and not (visit.plan.spec.get("event") and failure.error_class == "timeout")
@@ -312,6 +317,20 @@ def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     return _remember(case, visit, act("retry", wait))
 
 
+def _held_back(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
+    """Wait with the service's circuit breaker; no retry is used up. One that stays open is for a person to judge.
+
+    Each wait is half as long as all before it, at least: the history of the execution has an end.
+    """
+    waited = visit.now - (case.step.held or visit.now)
+    if waited >= LONGEST_HOLD:
+        return _pause(replace(case, step=replace(case.step, held=None)), visit, "provider_degraded")
+    wait = max(float(failure.retry_after or 0), waited / 2) + visit.jitter(1000)
+    case = replace(case, step=replace(case.step, status="retrying"))
+    case = case.noted(Note("step_held", case.step.path, case.step.attempt, {"delay_ms": int(wait)}))
+    return _remember(case, visit, act("retry", wait))
+
+
 def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     rule = visit.plan.on_error
     if rule == "pause":
@@ -319,7 +338,8 @@ def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     data = {"class": failure.error_class, "message": failure.message[:500], "on_error": rule}
     status = "timed_out" if failure.error_class == "timeout" else "failed"
     step = replace(case.step, status=status, ended=visit.now)
-    case = replace(case, step=step).noted(Note("step_gave_up", step.path, step.attempt, data))
+    case = replace(case, step=step, letters=letters(step, visit.task, failure, rule, visit.now))
+    case = case.noted(Note("step_gave_up", step.path, step.attempt, data))
     return _settle_failed(case, visit) if rule == "continue" else _fail(case, visit, failure)
 
 
@@ -352,4 +372,4 @@ def _remember(case: Case, visit: Visit, action: Action) -> Change[Action]:
     ready = case.seen.step(f"{step.path}{FALLBACK}")
     if ready and ready.slot and action["action"] != "fallback":
         case = replace(case, others=(*case.others, replace(ready, status="cancelled")))  # its slot is free by that
-    return Change(action, (case.head, step, *case.others), case.notes)
+    return Change(action, (case.head, step, *case.others, *case.letters), case.notes)

@@ -153,7 +153,8 @@ class Birth:
             started=known.started or self.now,
             opened=self.now,
         )
-        note = Note("child_started", task.path, waiting.attempt, {"child": child, **self.told()})
+        data = {"child": child, "hold": protocol.shown(hold), **self.told()}
+        note = Note("child_started", task.path, waiting.attempt, data)
         notes = (*protocol.would_refuse(task.path, waiting.attempt, refusals), note)
         writes = tuple(self.new(seen.run, child, limits).writes())
         return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), notes, writes)
@@ -182,11 +183,14 @@ def living(step: Step) -> bool:
     return step.child is not None and step.status == "waiting"
 
 
-def answer_parent(host: Host, tenant: str, child: str) -> None:
-    """Close the parent's step by how the child ended and answer its token. Repeating it is harmless."""
+def answer_parent(host: Host, tenant: str, child: str) -> bool:
+    """Close the parent's step by how the child ended and answer its token. Repeating it is harmless.
+
+    Returns whether anybody still waited for the answer.
+    """
     ended = Journal(host.store, host.clock, tenant, child).read_all()
     if not ended.run.parent or not ended.head.ended:
-        return
+        return False
     parent, path = ended.run.parent.split("|", 1)
     journal = Journal(host.store, host.clock, tenant, parent)
     whole = [f"STEP#{range_of(path)[0]}"] if is_part(path) else []
@@ -195,15 +199,17 @@ def answer_parent(host: Host, tenant: str, child: str) -> None:
     end = ChildEnd(child, _outcome(host, ended), ended.head.active_left or 0, host.clock.now(), failed)
     step, after = journal.transact(seen, lambda again: decide_end(again, path, end))
     if step is None:
-        return
+        return False
     task = run_task(after.run, after.head.epoch, path)
     if step.settled:
         settle(host, task, step)
     park = journal.read([f"PARK#{path}"]).park(path)
-    if park and step.settled and not failed:
-        host.engine.succeed(park.token, result(step))
-    elif park:  # of a part whose item failed, the cascade sees to it that the others stop
-        host.engine.fail(park.token, "Signalbox.ChildFailed", f"run {child} has {ended.head.ended}")
+    if park is None:
+        return False
+    if step.settled and not failed:
+        return host.engine.succeed(park.token, result(step))
+    # Of a part whose item failed, the cascade sees to it that the others stop.
+    return host.engine.fail(park.token, "Signalbox.ChildFailed", f"run {child} has {ended.head.ended}")
 
 
 def _failed_part(host: Host, ended: Snapshot) -> Failure | None:
@@ -274,10 +280,10 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
         return Change(step)
     used = outcome.used or Amount()
     closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 1), hold=Amount(), spent=step.spent + used)
-    note = protocol.closing_note(step, closed, used, now)
     whole = seen.step(range_of(path)[0]) if is_part(path) else None
     if whole and whole.failure and closed.failure:
         closed = replace(closed, status="cancelled", settled=True)  # it ended because the whole has failed
+    note = protocol.closing_note(step, closed, used, now)
     others = (replace(whole, failure=end.failed),) if whole and end.failed and not whole.failure else ()
     return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed, *others), (note,))
 

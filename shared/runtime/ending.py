@@ -27,11 +27,18 @@ def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
     return replace(head, unwinding=ending, reason=reason), note
 
 
-def request(host: Host, journal: Journal, ending: Ending, reason: str, unwind_machine: str) -> Snapshot:
-    """Ask the run to end as ``ending`` and see to it that it is unwound. Raises Conflict when it has ended already."""
+def request(
+    host: Host, journal: Journal, ending: Ending, reason: str, unwind_machine: str, *, epoch: int | None = None
+) -> Snapshot:
+    """Ask the run to end as ``ending`` and see to it that it is unwound.
+
+    Raises Conflict when it has ended already, or is not in ``epoch`` any more, if that is given.
+    """
 
     def decide(seen: Snapshot) -> Change[None]:
         head = seen.head
+        if epoch not in {None, head.epoch}:
+            raise Conflict(f"The run is in epoch {head.epoch}, not {epoch} any more.", code="epoch_over")
         if head.ended:
             raise Conflict(f"The run has already ended as {head.ended}.", code="run_ended")
         if head.unwinding:
@@ -49,13 +56,21 @@ def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str, dead: str =
 
     ``dead`` names an execution of it that failed: the next takes another name, since a name is used once.
     """
-    run, head = seen.run, seen.head
-    name = f"{run.id}.{head.epoch}"
-    if dead:
-        generation = dead.removeprefix(name).removeprefix(".")
-        name = f"{name}.{int(generation or 1) + 1}"
+    name = execution_name(seen)
+    name = following(name, dead) if dead else name
     # Compensations are named by their whole paths, also those of a part, whose own graph stands inside others.
     host.engine.start(unwind_machine, name, {**execution_input(seen), "scope": ""})
+
+
+def execution_name(seen: Snapshot) -> str:
+    """Return the name of the run's execution in its epoch, and of the first that unwinds it."""
+    return f"{seen.run.id}.{seen.head.epoch}"
+
+
+def following(first: str, dead: str) -> str:
+    """Return the name of the execution that unwinds a run after ``dead``; ``first`` is the name of the first one."""
+    generation = dead.removeprefix(first).removeprefix(".")
+    return f"{first}.{int(generation or 1) + 1}"
 
 
 def execution_input(seen: Snapshot) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict, InvalidRequest
+from shared.ports import Execution
 from shared.runtime.children import answer_parent
 from shared.runtime.ending import request, start_unwinding
 from shared.runtime.journal import Journal
@@ -32,9 +33,16 @@ def finalise(host: Host, detail: Mapping[str, Any], unwind_machine: str) -> str:
     if detail.get("stateMachineArn") == unwind_machine:
         start_unwinding(host, seen, unwind_machine, dead=str(detail["name"]))
         return "unwound again"
-    ending: Ending = "timed_out" if detail["status"] == "TIMED_OUT" else "stopped"
+    cause = detail.get("cause") or detail.get("error") or ""
+    return give_up(host, journal, seen.head.epoch, Execution(detail["status"].lower(), cause), unwind_machine)
+
+
+def give_up(host: Host, journal: Journal, epoch: int, execution: Execution, unwind_machine: str) -> str:
+    """Stop a run whose execution of ``epoch`` has ended without it. Returns what was done."""
+    ending: Ending = "timed_out" if execution.status == "timed_out" else "stopped"
+    reason = f"the execution ended as {execution.status.upper()}: {execution.cause or 'no cause given'}"
     try:
-        request(host, journal, ending, _reason(detail), unwind_machine)
+        request(host, journal, ending, reason, unwind_machine, epoch=epoch)
     except Conflict:
         return "known"
     return ending
@@ -46,8 +54,3 @@ def _run_of(detail: Mapping[str, Any]) -> dict[str, Any]:
         return {name: run[name] for name in ("id", "tenant", "epoch")}
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidRequest(f"Execution {detail.get('executionArn')} has no run in its input.") from error
-
-
-def _reason(detail: Mapping[str, Any]) -> str:
-    cause = detail.get("cause") or detail.get("error") or "no cause given"
-    return f"the execution ended as {detail['status']}: {cause}"[:400]

@@ -321,11 +321,13 @@ def _refuse(head: Head, gate: Gate, word: Word, now: int) -> None:
         raise Conflict("What would run is not what was shown. Look at it again.", code="digest_mismatch")
 
 
-def answer(host: Host, gate: Gate) -> None:
-    """Send a decided gate's outcome to its token: success, or a failure that leads to the cascade."""
-    if not gate.token:
-        return  # the parked step that it was asked for once more holds the token, and is answered by its own record
+def answer(host: Host, gate: Gate) -> bool:
+    """Send a decided gate's outcome to its token: success, or a failure that leads to the cascade.
+
+    Returns whether anybody waited for it. Where it was asked for once more, the parked step's own record answers.
+    """
+    if gate.status == "open" or not gate.token:
+        return False
     if gate.status == "approved":
-        host.engine.succeed(gate.token, {"status": "completed", "route": ""})
-    elif gate.status != "open":
-        host.engine.fail(gate.token, "Signalbox.Rejected", f"the gate was {gate.status}")
+        return host.engine.succeed(gate.token, {"status": "completed", "route": ""})
+    return host.engine.fail(gate.token, "Signalbox.Rejected", f"the gate was {gate.status}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.ports import Blobs, Clock, Engine, Models, Store, Tools
+    from shared.runtime.breaker import Breakers
     from shared.runtime.journal import Snapshot
     from shared.runtime.task import Task
 
@@ -73,10 +74,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class StepHost(Host):
-    """The ports of the function that calls models and tools."""
+    """The ports of the function that calls models and tools. ``breakers`` None = its runs share none."""
 
     models: Models
     tools: Tools
+    breakers: Breakers | None = None
 
 
 def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:

@@ -26,11 +26,18 @@ def send(host: Host, item: Mapping[str, Any], unwind_machine: str) -> None:
     record = revive(dict(item))
     if isinstance(record, Head):
         _start(host, str(item["pk"]), unwind_machine)
-    elif isinstance(record, Gate):
-        answer(host, record)
-    elif isinstance(record, Park) and record.token and record.answer:
-        done = {"status": record.answer, "route": ""}
-        host.engine.succeed(record.token, done if record.kind == "event" else act(record.answer))
+    elif isinstance(record, Gate | Park):
+        deliver(host, record)
+
+
+def deliver(host: Host, record: Gate | Park) -> bool:
+    """Send what was decided about a gate, or answered to a park. Returns whether anybody still waited for it."""
+    if isinstance(record, Gate):
+        return answer(host, record)
+    if not (record.token and record.answer):
+        return False
+    done = {"status": record.answer, "route": ""}
+    return host.engine.succeed(record.token, done if record.kind == "event" else act(record.answer))
 
 
 def _start(host: Host, pk: str, unwind_machine: str) -> None:

@@ -23,7 +23,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.outputs import fits
 from shared.runtime.raising import fund, raised
-from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, scope_of
+from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, is_call, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
 
@@ -49,7 +49,8 @@ def await_step(host: Host, task: Task) -> None:
 
 def take_slot(host: Host, task: Task) -> None:
     """Park until the step has a slot, or answer at once when it has one or needs none any more."""
-    path = task.path + (FALLBACK if task.template else "")
+    stands_in = task.template and not is_call(task.path)  # that of a call names its tool
+    path = task.path + (FALLBACK if stands_in else "")
     park = Park(path=f"{path}{SLOT}", kind="slot", token=task.token, entry=task.entry)
     valid, seen = register(host.journal(task), park, [f"STEP#{path}", *frame_keys(task.scope)])
     step = seen.step(path)

@@ -177,6 +177,7 @@ def _reserve(ask: Ask, seen: Snapshot, head: Head, step: Step, notes: tuple[Note
         model=ask.model,
         failure=None,
         probes=0,
+        held=None,
         started=step.started or ask.now,
         opened=ask.now,
     )
@@ -344,7 +345,9 @@ def decision_value(gate: Gate) -> Value:
 def failure_of(error: StepFailure) -> Failure:
     """Return the record of a failed attempt. Messages come from outside: half characters could not be stored."""
     message = redacted_text(str(error))[:2000].encode(errors="backslashreplace").decode()
-    known = Failure(error.error_class, message, _wish(error.retry_after), error.uncertain, error.pause)
+    known = Failure(
+        error.error_class, message, _wish(error.retry_after), error.uncertain, pause=error.pause, held=error.held
+    )
     if isinstance(error, BudgetExceeded):
         return dataclasses.replace(known, level=error.level, dimension=error.dimension)
     return known

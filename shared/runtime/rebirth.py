@@ -75,7 +75,12 @@ class _Rebirth:
         head = _within(next_epoch(child.head), seen.head, now)
         hold = Amount(head.left_usd or 0, head.left_tokens or 0, head.left_steps or 0)
         active = head.active_left / 1000 if head.active_left is not None else None
-        note = Note("child_resumed", self.task.path, waiting.attempt, {"child": child.run.id, "epoch": head.epoch})
+        note = Note(
+            "child_resumed",
+            self.task.path,
+            waiting.attempt,
+            {"child": child.run.id, "epoch": head.epoch, "hold": protocol.shown(hold)},
+        )
         above = rules.carve(seen.head, hold, active)
         writes = self._writes(seen.run, child, _limited(run, child.head, head), head)
         return Change(waiting, (above, replace(waiting, hold=hold)), (note,), writes)

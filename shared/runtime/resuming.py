@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from shared.budget.tenant import take
 from shared.errors import Conflict, PermanentFailure
-from shared.ledger.records import Gate, Head, Step
+from shared.ledger.records import Gate, Head, Record, Step
+from shared.runtime.deadletters import redriven
 from shared.runtime.epochs import kept
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
@@ -19,7 +20,6 @@ from shared.values import load
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shared.ledger.records import Record
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.host import Host, Published
     from shared.runtime.journal import Journal, Snapshot
@@ -54,6 +54,7 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
         _check_version(host, seen, asked.version)
     _, after = journal.transact(void_approvals(journal), lambda again: decide_epoch(host, again, asked))
     execute(host, after)
+    redriven(host.store, journal.pk)
     return after
 
 
@@ -126,11 +127,12 @@ def _was_called(seen: Snapshot, gate: Gate) -> bool:
 
 
 def _make_void(seen: Snapshot) -> Change[None]:
-    records: list[Record] = []
+    records, notes = list[Record](), list[Note]()
     for gate in _spent(seen)[:BATCH] if seen.head.ended else ():
         step = seen.step(gate.path)
         records += [replace(gate, status="cancelled"), *([replace(step, status="cancelled")] if step else [])]
-    return Change(None, tuple(records))
+        notes.append(Note("step_cancelled", gate.path))
+    return Change(None, tuple(records), tuple(notes))
 
 
 # --- another version -----------------------------------------------------------------------------------------------

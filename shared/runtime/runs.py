@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from shared.ids import ulid
 from shared.ledger.records import Event, Head, Request, Run, request_partition, revive, run_partition
 from shared.ports import Key, Write
 from shared.redaction import redacted
-from shared.runtime.ending import execution_input
+from shared.runtime.ending import execution_input, execution_name
 from shared.runtime.journal import ATTEMPTS, FIRST_PAUSE, LONGEST_PAUSE, Journal
 from shared.runtime.outputs import fits
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 REQUEST_LIFE = 30 * 24 * 3600 * 1000
 """How long (ms) a start request is remembered by its idempotency key."""
+_TRIES = 5
 INPUT_LIMIT = 5 * 1024 * 1024
 """Largest input of a run, in bytes of canonical JSON."""
 
@@ -194,11 +196,32 @@ def listed(run: Run, head: Head) -> Run:
     )
 
 
+def bring_up(store: Store, pk: str, head: Head) -> bool:
+    """Bring the list view of the run in partition ``pk`` up to its head. Returns whether anything changed.
+
+    Raises StoreConflict when others keep writing.
+    """
+    for _ in range(_TRIES):
+        with suppress(StoreConflict):
+            return _bring_up(store, Key(pk, "RUN"), head)
+    raise StoreConflict(f"The list view of {pk} kept changing.")
+
+
+def _bring_up(store: Store, key: Key, head: Head) -> bool:
+    known = store.read([key]).get(key)
+    if known is None:
+        return False
+    run = Run.from_item(known)
+    if run.projected >= head.rev:
+        return False
+    store.commit([Write(key, {**known, **listed(run, head).to_item()}, run.rev)])
+    return True
+
+
 def _milliseconds(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1000)
 
 
 def execute(host: Host, seen: Snapshot) -> None:
     """Start the run's execution; starting it again is harmless."""
-    run = seen.run
-    host.engine.start(run.machine, f"{run.id}.{seen.head.epoch}", execution_input(seen))
+    host.engine.start(seen.run.machine, execution_name(seen), execution_input(seen))

@@ -91,6 +91,8 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
             return _transformed(host, task, plan, path, journal, seen)
         prepared = _CALLS[plan.type](host, task, plan, path, seen)
         check_time(prepared.ask)
+        if host.breakers:
+            host.breakers.check(prepared.ask)
     except StepFailure as failure:
         record_failure(host, task, plan, path, failure)
         raise
@@ -168,6 +170,8 @@ def _call(host: StepHost, prepared: Prepared, opened: Opened, journal: Journal, 
         outcome = Outcome(used=usage_of(failure), failure=protocol.failure_of(failure))
     now = host.clock.now()
     closed, _ = journal.transact(seen, lambda again: protocol.close_attempt(opened.step, outcome, now, again))
+    if host.breakers:
+        host.breakers.note(prepared.ask, failed)
     if closed is None:
         raise NotOpened(f"The result of {opened.step.path} came after its attempt was given up; nothing changed.")
     if failed:
@@ -184,7 +188,8 @@ def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: S
         if over or protocol.stopped(seen, step, task):
             return Change(None)
         outcome = Outcome(failure=protocol.unopened(step, protocol.failure_of(failure)))
-        failed = replace(protocol.finished(step, outcome, host.clock.now(), 0), closed_by=task.attempt)
+        held = (step.held or host.clock.now()) if failure.held else None
+        failed = replace(protocol.finished(step, outcome, host.clock.now(), 0), closed_by=task.attempt, held=held)
         error = {"class": failure.error_class, "message": str(failure)[:500]}
         return Change(None, (failed,), (Note("step_failed", path, None, {"error": error}),))
 

@@ -278,7 +278,8 @@ def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
     part = seen.step(path)
     if part is None:
         return Change(None)
-    return Change(None, (replace(part, undone=part.child, status="compensated" if undid else part.status),))
+    fresh = replace(part, undone=part.child, status="compensated" if undid else part.status)
+    return Change(None, (fresh,), (Note("step_compensated", path),) if undid else ())
 
 
 _KEPT = frozenset({"completed", "stopped", "timed_out"})

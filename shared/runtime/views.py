@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from shared.budget.history import Estimate
     from shared.budget.shards import Account
-    from shared.ledger.records import Event, Gate, Head, Run
+    from shared.ledger.records import Dead, Event, Gate, Head, Run
     from shared.manifest import Manifest
     from shared.runtime.journal import Snapshot
     from shared.values import Value
@@ -274,6 +274,20 @@ def _refusal(data: Mapping[str, Any]) -> View:
     dimension = data["dimension"]
     amounts = {name: _in_unit(dimension, data[name]) for name in ("needed", "left")}
     return {"level": data["level"], "dimension": dimension, **amounts}
+
+
+def dead_view(run: str, letter: Dead) -> View:
+    """Return a dead letter."""
+    return {
+        "run": run,
+        "path": letter.path,
+        "workflow": letter.workflow,
+        "error": {"class": letter.error_class, "message": letter.message},
+        "attempts": letter.attempts,
+        "on_error": letter.on_error,
+        "failed_at": iso(letter.opened),
+        "key": letter.key,
+    }
 
 
 _AMOUNTS, _TIMES = ("used", "hold"), ("expires",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from shared.ledger.records import Failure, Head, Step
+from shared.ledger.records import Dead, Failure, Head, Step
 from shared.runtime.scopes import FALLBACK
 
 if TYPE_CHECKING:
@@ -49,13 +49,14 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The records at hand, and what else is to be written with the step: other steps, events."""
+    """The records at hand, and what else is to be written with the step: other steps, events, its dead letter."""
 
     seen: Snapshot
     head: Head
     step: Step
     notes: tuple[Note, ...] = ()
     others: tuple[Step, ...] = ()
+    letters: tuple[Dead, ...] = ()
 
     @property
     def beside(self) -> Step | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CALLS = ("fails", "answer lost", "killed before", "killed after")
 KINDS = {
+    "describe": ("fails", "answer lost", "killed before"),
     "commit": (*CALLS, "own write", "cancel", "stalls"),
     "start": (*CALLS, "cancel"),
     "succeed": CALLS,

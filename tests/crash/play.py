@@ -1,6 +1,7 @@
 """Plays a run to its end: machines, streams, events of ended executions, and people who do what is asked of them.
 
-Callers of the API never repeat a request here: what was committed must take its course all the same.
+Callers of the API never repeat a request here: what was committed must take its course all the same. Who sees to that
+are the ``healers``: the table's stream with the finaliser, or, where neither ever hears anything, the sweeper alone.
 """
 
 from __future__ import annotations
@@ -12,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from faults import Stalling, Tap
 from invariants import check
-from machine import UNWIND, Execution, Killed, World
+from machine import LAMBDA_SECONDS, UNWIND, Execution, Killed, World
 
 from shared.compiler import unwind_machine
 from shared.errors import Conflict
 from shared.manifest import YEAR
+from shared.ports import Execution as Ended
 from shared.runtime.children import living
 from shared.runtime.ending import request
 from shared.runtime.finalise import finalise
 from shared.runtime.gates import decide_gate
 from shared.runtime.host import plan_of
+from shared.runtime.mending import Finding
 from shared.runtime.outbox import send
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.scopes import COMPENSATE, is_part
+from shared.runtime.sweep import Bounds, SweepHost, sweep
 from shared.runtime.task import Task, placed
 
 if TYPE_CHECKING:
@@ -46,7 +50,10 @@ def wanted(item: dict[str, Any]) -> bool:
 
 @dataclass
 class Play:
-    """One run and everybody around it. ``act`` is what a person does once, at the first open gate."""
+    """One run and everybody around it. ``act`` is what a person does once, at the first open gate.
+
+    ``healers`` name the methods that do what dead processes have left.
+    """
 
     world: World
     act: Callable[[Play], None]
@@ -57,6 +64,7 @@ class Play:
     resumes: bool = False
     executions: dict[tuple[str, str], Execution] = field(default_factory=dict)
     acted: bool = False
+    healers: tuple[str, ...] = ("stream", "finalise")
     _finalised: set[tuple[str, str]] = field(default_factory=set)
     _streamed: dict[Any, int] = field(default_factory=dict)
     _attending: bool = False
@@ -127,6 +135,8 @@ class Play:
         open_gates = [gate for gate in self.world.records.gates() if gate.status == "open"]
         if self.stalling and self.stalling.zombie:
             self.world.clock.sleep(PAUSE)
+        elif "sweep" in self.healers and (self.sweep_later() or self.world.head.ended):
+            pass
         elif self.parked():
             self.attend()
         elif open_gates and (not self.acted or open_gates[0].dispatch > 1):
@@ -149,9 +159,31 @@ class Play:
 
     def settle(self) -> None:
         for _ in range(100):
-            if not (self.stream() | self.launch() | self.answer() | self.finalise()):
+            if not (self.heal() | self.launch() | self.answer()):
                 return
         raise AssertionError("the run never comes to rest")
+
+    def heal(self) -> bool:
+        """Let the healers do their work; tell whether there was any."""
+        return sum(getattr(self, healer)() for healer in self.healers) > 0  # all of them, whatever the first has done
+
+    def sweep_later(self) -> bool:
+        """Sweep when no process of before can be alive any more."""
+        self.world.clock.sleep(LAMBDA_SECONDS + 10)
+        return self.sweep()
+
+    def sweep(self) -> bool:
+        """Go once round all runs, as the schedule does; tell whether anything had to be done."""
+        for name, each in self.executions.items():
+            if each.status != "RUNNING":
+                status = "succeeded" if each.status == "SUCCEEDED" else "failed"
+                self.world.engine.ended[name] = Ended(status, each.status)
+        steps, done = self.world.steps, list[Finding]()
+        ports = (steps.store, steps.blobs, steps.clock, steps.engine, steps.definitions)
+        host = SweepHost(*ports, tenants=steps.store, catalogue=steps.store, machines=None, unwind_machine=UNWIND)
+        bounds = Bounds(self.world.clock.now() + 10**9)
+        self.safely(lambda: done.extend(sweep(host, [self.world.tenant], None, bounds).findings))
+        return any(finding.done not in {"left", "reported"} for finding in done)
 
     def stream(self) -> bool:
         """Deliver what the table's stream filters let through, until it is taken."""

@@ -266,8 +266,15 @@ ROUTES = {
 }
 
 
-def calls_of(route: str) -> tuple[str, ...]:
+def made(route: str, tap: Tap, healers: tuple[str, ...] = ("stream", "finalise")) -> tuple[Play, Any]:
+    """Return the route's play, where these see to what dead processes have left, and its far side."""
+    play, far_side = ROUTES[route].make(tap)
+    play.healers = healers
+    return play, far_side
+
+
+def calls_of(route: str, *healers: str) -> tuple[str, ...]:
     """Return the calls that the route makes when nothing goes wrong."""
-    play, _ = ROUTES[route].make(tap := Tap())
+    play, _ = made(route, tap := Tap(), healers or ("stream", "finalise"))
     play.to_the_end()
     return tuple(copy.copy(tap.calls))

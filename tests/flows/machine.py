@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from shared.runtime.breaker import Breakers
 from shared.runtime.gates import GateHost, run_gate
 from shared.runtime.host import StepHost
 from shared.runtime.journal import Journal, Snapshot
@@ -74,7 +75,8 @@ class Context:
 class World:
     """Everything a deployment has, as fakes, with one published workflow.
 
-    ``patient`` = executions stop at their waits as well, so that others can go on meanwhile.
+    ``patient`` = executions stop at their waits as well, so that others can go on meanwhile. ``breaks`` = runs share
+    circuit breakers.
     """
 
     unit: Unit
@@ -88,6 +90,7 @@ class World:
     tenant: str = "acme"
     run: str = ""
     patient: bool = False
+    breaks: bool = False
     _ids: Any = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -95,7 +98,8 @@ class World:
         ports = {name: getattr(self, name) for name in ("store", "blobs", "clock", "engine")} | {
             "definitions": definitions
         }
-        self.steps = StepHost(**ports, models=self.models, tools=self.tools)
+        breakers = Breakers(self.store, self.clock) if self.breaks else None
+        self.steps = StepHost(**ports, models=self.models, tools=self.tools, breakers=breakers)
         self.gates = GateHost(**ports, mail=self.mail, letters=_letter, approvers={"finance": FINANCE})
 
     def define(self, definitions: Definitions) -> World:

@@ -382,6 +382,7 @@ def test_an_agent_may_stand_in_maps_and_loops_and_wait_for_slots(most):
     path = "each[1]/again[2]/research/turn[1]/call[0]"
     assert status(world, path) == "completed"
     assert {arguments["customer"] for _, arguments, call in world.tools.calls if call.path == path} == {"Bob, round 2"}
+    assert world.head.slots == 0
     check(world)
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 ACCEPTED = {
     "AwsSolutions-S1": "objects are read by our functions only, whose accesses are in the run's event log",
-    "AwsSolutions-SMG4": "a new link secret would void open links; a provider's key is rotated at the provider",
+    "AwsSolutions-SMG4": "a new link secret would void open links, a new seal secret what open runs have returned; a "
+    "provider's key is rotated at the provider",
     "AwsSolutions-L1": "python3.13 is pinned: the wheels of the layer are built for it",
     "AwsSolutions-APIG4": "tokens are checked in the functions, so that every answer is a problem document",
     "AwsSolutions-IAM5[Resource::*]": "X-Ray, log delivery and ListStreams have no resource types",
@@ -22,6 +23,8 @@ ACCEPTED = {
     "AwsSolutions-IAM5[Resource::machines]": "the environment's machines by the start of their name; they deploy later",
     "AwsSolutions-IAM5[Resource::assets]": "definitions are CDK assets, whose keys are content hashes",
     "AwsSolutions-IAM5[Resource::versions]": "all versions of one function: parked runs resume on the one they know",
+    "AwsSolutions-IAM5[Resource::executions]": "executions have no names before they run; those of our machines only",
+    "Serverless-EventBusDLQ": "what one sweep does not do the next does, five minutes later",
     "Serverless-SNSRedrivePolicy": "the topic mails alarms to people; the alarm's state stays visible",
     "Serverless-SQSRedrivePolicy": "it is the dead-letter queue",
     "Serverless-LambdaDLQ": "only finalise is called asynchronously, and it has one",
@@ -30,6 +33,7 @@ ACCEPTED = {
 RESOURCES = [
     ("Blobs", "objects"),
     ("stateMachine:SignalboxProdWorkflow*", "machines"),
+    (":execution:", "executions"),
     ("cdk-hnb659fds-assets", "assets"),
     ("Function", "versions"),
 ]

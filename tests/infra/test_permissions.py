@@ -21,18 +21,25 @@ OWN = {"own logs": {"logs:CreateLogStream", "logs:PutLogEvents"}}
 TRACES = {"*": {"xray:PutTelemetryRecords", "xray:PutTraceSegments"}}
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
-    "Start": {"runs": WRITE, "definitions": READ, "machines": START},
+    "Start": {
+        "runs": WRITE,
+        "definitions": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "machines": START,
+    },
     "Step": {
         "runs": WRITE,
         "definitions": READ,
         "objects": {"s3:GetObject", "s3:PutObject"},
         "model secret": SECRET,
+        "seal secret": SECRET,
         "machines": ANSWER,
     },
     "Control": {
         "runs": WRITE,
         "definitions": READ,
         "objects": {"s3:GetObject", "s3:PutObject"},
+        "seal secret": SECRET,
         "machines": ANSWER | START,
         "unwind": START,
     },
@@ -41,6 +48,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "definitions": READ,
         "objects": {"s3:GetObject", "s3:PutObject"},
         "link secret": SECRET,
+        "seal secret": SECRET,
         "machines": ANSWER,
         "sender address": {"ses:SendEmail"},
         "sender domain": {"ses:SendEmail"},
@@ -50,6 +58,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "definitions": READ,
         "objects": {"s3:GetObject"},
         "link secret": SECRET,
+        "seal secret": SECRET,
         "machines": ANSWER,
     },
     "Api": {
@@ -59,15 +68,18 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "runs pending": {"dynamodb:Query"},
         "definitions": READ,
         "tenants": READ,
-        "objects": {"s3:GetObject"},
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "seal secret": SECRET,
         "machines": ANSWER,
         "unwind": START,
         "start versions": {"lambda:InvokeFunction"},
+        "sweep": {"lambda:InvokeFunction"},
     },
     "Finalise": {
         "runs": WRITE,
         "definitions": READ,
         "objects": {"s3:GetObject", "s3:PutObject"},
+        "seal secret": SECRET,
         "machines": ANSWER,
         "unwind": START,
         "dead letters": {"sqs:SendMessage"},
@@ -80,6 +92,19 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "*": {"dynamodb:ListStreams"},
         "event bus": {"events:PutEvents"},
         "dead letters": {"sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"},
+    },
+    "Sweep": {
+        "runs": WRITE,
+        "runs by_state": {"dynamodb:Query"},
+        "definitions": WRITE,
+        "tenants": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "seal secret": SECRET,
+        "machines": ANSWER | START | {"states:DeleteStateMachineVersion"},
+        "machines' versions": {"states:DeleteStateMachineVersion"},
+        "executions": {"states:DescribeExecution"},
+        "unwind": START,
+        "unwind executions": {"states:DescribeExecution"},
     },
     "Publish": {
         "definitions": WRITE,
@@ -97,11 +122,16 @@ NAMES = [
     (r"Events\w*Arn", "event bus"),
     (r"ModelSecret", "model secret"),
     (r"LinkSecret", "link secret"),
+    (r"SealSecret", "seal secret"),
     (r"stateMachine:signalbox-prod-unwind$", "unwind"),
     (r"stateMachine:SignalboxProdWorkflow\*$", "machines"),
+    (r"stateMachine:SignalboxProdWorkflow\*:\*$", "machines' versions"),
+    (r"execution:signalbox-prod-unwind:\*$", "unwind executions"),
+    (r"execution:SignalboxProdWorkflow\*:\*$", "executions"),
     (r"identity/signalbox@example\.com$", "sender address"),
     (r"identity/example\.com$", "sender domain"),
     (r"StartFunction\w*.*:\*$", "start versions"),
+    (r"SweepFunction\w*", "sweep"),
     (r"cdk-hnb659fds-assets-.*/\*$", "assets"),
     (r"DeadLetters\w*", "dead letters"),
     (r"Logs\w+", "own logs"),
@@ -192,7 +222,7 @@ def test_all_machines_share_the_one_retained_role(prod: Synthesised):
     assert prod.one("AWS::IAM::Role", "MachineRole").body["DeletionPolicy"] == "Retain"
 
 
-def test_functions_are_called_only_by_the_api_and_by_our_rule(prod: Synthesised):
+def test_functions_are_called_only_by_the_api_and_by_our_rules(prod: Synthesised):
     callers = {
         (
             re.sub(r"\w{8}$", "", permission.properties["FunctionName"]["Fn::GetAtt"][0]),
@@ -204,5 +234,6 @@ def test_functions_are_called_only_by_the_api_and_by_our_rule(prod: Synthesised)
         ("ApiFunction", "apigateway.amazonaws.com"),
         ("ApprovalsFunction", "apigateway.amazonaws.com"),
         ("FinaliseFunction", "events.amazonaws.com"),
+        ("SweepFunction", "events.amazonaws.com"),
     }
     assert all(permission.properties["SourceArn"] for permission in prod.of("AWS::Lambda::Permission"))

@@ -13,7 +13,7 @@ from shared.ledger.keys import INDEXES
 if TYPE_CHECKING:
     from conftest import Resource, Synthesised
 
-FUNCTIONS = ["Start", "Step", "Control", "Gate", "Approvals", "Api", "Finalise", "Project", "Publish"]
+FUNCTIONS = ["Start", "Step", "Control", "Gate", "Approvals", "Api", "Finalise", "Project", "Publish", "Sweep"]
 
 
 def function(app: Synthesised, name: str) -> Resource:
@@ -161,8 +161,15 @@ def test_the_published_asset_holds_definition_and_manifest(prod: Synthesised):
     assert content == {"definition": "workflow: invoice\n", "manifest": '{"hash":"abc"}'}
 
 
+def test_the_sweeper_runs_every_few_minutes(prod: Synthesised, local: Synthesised):
+    for app in (prod, local):
+        rule = app.one("AWS::Events::Rule", "Sweeps").properties
+        assert rule["ScheduleExpression"] == "rate(5 minutes)"
+        assert int(function(app, "Sweep").properties["Timeout"]) < 300, "it ends before the next one begins"
+
+
 def test_ended_executions_of_workflows_reach_the_finaliser(prod: Synthesised):
-    rule = prod.one("AWS::Events::Rule").properties
+    rule = prod.one("AWS::Events::Rule", "Ended").properties
     assert rule["EventPattern"]["detail"]["status"] == ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
     wildcard, unwind = rule["EventPattern"]["detail"]["stateMachineArn"]
     assert json.dumps(wildcard).rstrip('"}]').endswith(":stateMachine:SignalboxProdWorkflow*")

@@ -12,6 +12,9 @@ import pytest
 from shared.api.inputs import usd_field
 from shared.api.problems import Unavailable
 from shared.errors import InvalidRequest
+from shared.ledger.records import Dead, dead_letters
+from shared.ports import Key, Write
+from shared.runtime.breaker import Breaker
 from shared.runtime.journal import Change
 from tests.unit.api_client import ask, data, problem
 from tests.unit.waiting_run import TENANT, World, fresh, waiting
@@ -330,3 +333,62 @@ def test_an_amount_of_money_is_plain(value):
         usd_field({"usd": value}, "usd")
     assert usd_field({"usd": "0.000000001"}, "usd") == Decimal("0.000000001")
     assert usd_field({"usd": 0.1}, "usd") == Decimal("0.1")
+
+
+# sweeping
+
+
+def test_an_admin_sweeps_the_tenants_runs():
+    world = waiting()
+    found = data(ask(world, "POST", "/v1/sweep", {}))
+    assert found["next"] is None
+    assert [(one["run"], one["what"]) for one in found["findings"]] == [(world.run, "list_behind")]
+    assert data(ask(world, "POST", "/v1/sweep", {"after": "3."}))["findings"] == []
+    assert problem(ask(world, "POST", "/v1/sweep", {"after": "x"})) == (400, "invalid_field")
+
+
+def test_an_admin_compares_a_run_with_its_log():
+    world = waiting()
+    ask(world, "POST", "/v1/sweep", {})
+    path = f"/v1/runs/{world.run}/rebuild"
+    assert data(ask(world, "POST", path)) == {"run": world.run, "differences": [], "repaired": False}
+    journal = world.journal()
+    journal.transact(journal.read([]), lambda seen: Change(None, (replace(seen.head, waiting=3),)))
+    (found,) = data(ask(world, "POST", path, {}))["differences"]
+    assert found == {"record": "HEAD", "field": "waiting", "known": 3, "told": 1}
+    assert data(ask(world, "POST", path, {"repair": True}))["repaired"] is True
+    assert data(ask(world, "POST", path))["differences"] == []
+    assert problem(ask(world, "POST", path, {"repair": 1})) == (400, "invalid_field")
+
+
+# dead letters
+
+
+def test_dead_letters_are_listed_by_tenant_and_workflow():
+    world = waiting()
+    letter = Dead(
+        path="extract",
+        workflow="invoice",
+        error_class="permanent",
+        message="no",
+        attempts=2,
+        on_error="fail",
+        opened=1_790_000_000_000,
+        tenant_pending=dead_letters(TENANT),
+    )
+    world.journal().transact(world.journal().read([]), lambda _: Change(None, (letter,)))
+    (found,) = data(ask(world, "GET", "/v1/dead-letters"))["dead_letters"]
+    assert (found["run"], found["path"], found["attempts"]) == (world.run, "extract", 2)
+    assert found["error"] == {"class": "permanent", "message": "no"}
+    assert data(ask(world, "GET", "/v1/dead-letters?workflow=other"))["dead_letters"] == []
+    assert problem(ask(world, "GET", "/v1/dead-letters?workflow=A")) == (400, "invalid_parameter")
+    assert len(data(ask(world, "GET", "/v1/approvals"))["approvals"]) == 1, "they are no approvals"
+
+
+def test_degraded_services_are_listed():
+    world = waiting()
+    assert data(ask(world, "GET", "/v1/breakers")) == {"breakers": []}
+    item = Breaker("model:anthropic", opened_at=world.clock.now()).to_item()
+    world.store.commit([Write(Key(f"TENANT#{TENANT}#BREAKERS", "SERVICE#model:anthropic"), item, None)])
+    (found,) = data(ask(world, "GET", "/v1/breakers"))["breakers"]
+    assert (found["service"], found["state"]) == ("model:anthropic", "open")

@@ -135,8 +135,10 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 def test_all_commands_are_there():
     names = {" ".join(path) for path in COMMANDS}
     assert names == {
-        *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor"),
-        *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume")),
+        *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor", "sweep"),
+        *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume", "rebuild")),
+        "dead-letters list",
+        "dead-letters redrive",
         *(f"approvals {name}" for name in ("list", "show", "approve", "reject")),
         *(f"tenants budget {name}" for name in ("show", "set")),
     }

@@ -336,3 +336,15 @@ def test_the_answer_is_put_without_content_type():
 def test_an_answer_goes_nowhere_in_the_clear():
     with pytest.raises(ValueError, match="neither HTTPS nor this machine"):
         answer({**EVENT, "ResponseURL": "http://example.com/x"}, resource="r", data={})
+
+
+def test_a_release_whose_version_was_pruned_becomes_a_new_version(publisher, store, machines):
+    publisher.publish(release())
+    machines.deploy("new", "r2")
+    publisher.publish(release("bbb", "r2"))
+    place = Key("WORKFLOW#invoice", "VERSION#000001")
+    store.items[place] = {**store.items[place], "pruned": 5}
+    machines.deploy('{"calls": "step:1"}', "r1")
+    assert publisher.publish(release()).version == 3
+    assert latest(store)["version"] == 3
+    assert publisher.publish(release()).version == 3

@@ -25,10 +25,12 @@ SPECIFIC: dict[str, Any] = {
     "unwind_machine": "arn:aws:states:eu-central-1:1:stateMachine:unwind",
     "public_url": "http://localhost:1/api",
     "link_secret": "arn:aws:secretsmanager:eu-central-1:1:secret:link",
+    "seal_secret": "arn:aws:secretsmanager:eu-central-1:1:secret:seal",
     "sender": "signalbox@example.com",
     "approvers": {"finance": (Person("Ann Example", "AE", "ann@example.com"),), "empty": ()},
     "event_bus": "signalbox-prod",
     "start_function": "arn:aws:lambda:eu-central-1:1:function:start:1",
+    "sweep_function": "arn:aws:lambda:eu-central-1:1:function:sweep",
 }
 MODELS = [model for name, model in vars(settings).items() if isinstance(model, type) and name.endswith("Environment")]
 
@@ -49,7 +51,7 @@ def test_what_is_written_is_read_back(model: type[Environment], changes: dict[st
 
 
 def test_every_function_has_a_model():
-    names = {"Start", "Step", "Control", "Gate", "Approvals", "Api", "Finalise", "Project", "Publish"}
+    names = {"Start", "Step", "Control", "Gate", "Approvals", "Api", "Finalise", "Project", "Publish", "Sweep"}
     assert {model.__name__.removesuffix("Environment") for model in MODELS} - {""} == names
 
 

@@ -20,6 +20,7 @@ from shared.runtime.host import Host, Published, StepHost
 from shared.runtime.journal import Journal
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.steps import run_step
+from shared.runtime.sweep import SweepHost, of_tenant
 from shared.runtime.task import Task
 from shared.settings import Person
 from shared.tenants.tokens import Principal, issue_token
@@ -131,8 +132,19 @@ class World:
     @property
     def api(self) -> ApiHost:
         return ApiHost(
-            **self.parts(), tokens=self.tokens, catalogue=self.catalogue, start=self.start, unwind_machine="unwind"
+            **self.parts(),
+            tokens=self.tokens,
+            catalogue=self.catalogue,
+            start=self.start,
+            sweep=self.sweep,
+            unwind_machine="unwind",
         )
+
+    def sweep(self, asked: Any) -> Any:
+        """Stand in for the function `sweep`."""
+        stores = {"tenants": self.tokens, "catalogue": self.catalogue}
+        host = SweepHost(**self.parts(), **stores, machines=None, unwind_machine="unwind")
+        return json.loads(json.dumps(of_tenant(host, asked, self.clock.now()).to_json()))
 
     @property
     def approvals(self) -> ApprovalsHost:

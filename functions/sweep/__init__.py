@@ -1,0 +1,1 @@
+"""Goes round the open runs and mends what nobody else would."""

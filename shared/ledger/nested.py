@@ -1,0 +1,58 @@
+"""What records are made of besides plain fields: amounts, failures, ledger entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What an attempt holds or has spent."""
+
+    usd: int = 0
+    tokens: int = 0
+    steps: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        """Add dimension by dimension."""
+        return Amount(self.usd + other.usd, self.tokens + other.tokens, self.steps + other.steps)
+
+    def __sub__(self, other: Amount) -> Amount:
+        """Subtract dimension by dimension."""
+        return Amount(self.usd - other.usd, self.tokens - other.tokens, self.steps - other.steps)
+
+
+NOTHING = Amount()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
+
+    ``uncertain`` = its call may have had its effect all the same. ``pause`` is why it pauses its step in any case.
+    ``level`` and ``dimension`` say which limit refused. ``held`` = a circuit breaker kept it from its call.
+    """
+
+    error_class: str
+    message: str
+    retry_after: int | None = None
+    uncertain: bool = False
+    pause: str | None = None
+    level: str | None = None
+    dimension: str | None = None
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The ledger entry of a step's effect: recorded before the call, so that an interrupted one is known.
+
+    ``dispatch`` rises only when a person says that it did not happen. ``digest`` is that of the canonical arguments.
+    """
+
+    tool: str
+    risk: str
+    dispatch: int
+    digest: str
+    key: str
+    at: int

@@ -1,0 +1,107 @@
+"""Pruning: versions that no run needs any more lose their place in Step Functions; what they were stays readable.
+
+A version is needed while it is its workflow's latest, while an open run (a stopped one is open) is pinned to it, and
+while a needed version starts it as a sub-workflow by its number. One that is not is marked first, and pruned when it
+has stayed so for a week: whoever was about to start it by its number has done so by then.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from shared.ledger.keys import LATEST, version_key, workflow_partition
+from shared.ports import Write
+from shared.runtime.mending import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from shared.ports import Item, Store
+
+GRACE = 7 * 24 * 3600 * 1000
+"""How long (ms) a version stays after it was last needed."""
+Versions = dict[str, "Item"]
+"""Versions by their names, like ``invoice#3``."""
+
+
+class VersionedMachines(Protocol):
+    """State machines, as far as pruning needs them."""
+
+    def forget(self, version_arn: str) -> None:
+        """Delete a version; executions that run on it go on. Deleting it again is harmless."""
+        ...
+
+
+def prune(store: Store, machines: VersionedMachines, named: Collection[str], now: int) -> list[Finding]:
+    """Mark or prune what is not needed; ``store`` is the definitions table, ``named`` are versions that runs need.
+
+    Returns what was done; a version that resists is among it.
+    """
+    latest, versions = _published(store)
+    needed = _with_pins({*latest, *named}, versions)
+    return [found for name in versions for found in _judged(store, machines, name, versions[name], needed, now)]
+
+
+def _published(store: Store) -> tuple[set[str], Versions]:
+    """Return the names of the latest versions, and all versions that have not been pruned."""
+    latest, versions = set[str](), Versions()
+    for pointer in store.query(LATEST, "NAME#"):
+        latest.add(_name(pointer))
+        items = store.query(workflow_partition(pointer["workflow"]), "VERSION#")
+        versions.update((_name(item), item) for item in items if not item.get("pruned"))
+    return latest, versions
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return f"{item['workflow']}#{item['version']}"
+
+
+def _with_pins(needed: set[str], versions: Versions) -> set[str]:
+    """Return the needed versions with those that they start by their numbers."""
+    found, queue = set[str](), list(needed)
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            found.add(name)
+            queue += _pins(json.loads(versions[name]["manifest"])) if name in versions else ()
+    return found
+
+
+def _pins(value: Any) -> Iterator[str]:
+    """Yield every version that a sub-workflow anywhere in a manifest starts by its number."""
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        if isinstance(found.get("workflow"), str) and found.get("version"):
+            yield _name(found)
+        value = list(found.values())
+    if isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _pins(inner)
+
+
+def _judged(
+    store: Store, machines: VersionedMachines, name: str, item: Item, needed: set[str], now: int
+) -> Iterator[Finding]:
+    retired = item.get("retired")
+    if name in needed and retired:
+        _mark(store, item, retired=None)
+    elif name not in needed and not retired:
+        _mark(store, item, retired=now)
+        yield Finding("", name, "version_unused", "marked", f"it is pruned after {GRACE // 86_400_000} days")
+    elif name not in needed and now - int(retired or now) >= GRACE:
+        yield _pruned(store, machines, name, item, now)
+
+
+def _pruned(store: Store, machines: VersionedMachines, name: str, item: Item, now: int) -> Finding:
+    try:
+        machines.forget(str(item["version_arn"]))
+        _mark(store, item, pruned=now)
+    except Exception as error:  # noqa: BLE001 - the other versions must not wait for this one
+        return Finding("", name, "version_unused", "left", f"{type(error).__name__}: {error}"[:300])
+    return Finding("", name, "version_unused", "pruned")
+
+
+def _mark(store: Store, item: Item, **marks: int | None) -> None:
+    marked = {name: value for name, value in {**item, **marks}.items() if value is not None}
+    store.commit([Write(version_key(item["workflow"], item["version"]), marked, item["rev"])])

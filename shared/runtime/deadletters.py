@@ -1,0 +1,45 @@
+"""Dead letters: what a step that has finally failed leaves, in the transaction in which it does.
+
+A run that is resumed redrives all of its own: what failed runs anew, and leaves another letter if it fails again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from shared.errors import StoreConflict
+from shared.ledger.records import Dead, dead_letters
+from shared.ports import Key, Write
+
+if TYPE_CHECKING:
+    from shared.ledger.records import Failure, Step
+    from shared.ports import Store
+    from shared.runtime.task import Task
+
+
+def letters(step: Step, task: Task, failure: Failure, on_error: str, now: int) -> tuple[Dead, ...]:
+    """Return the step's dead letter; a person's no is a decision, and leaves none. ``now`` in ms."""
+    if failure.error_class == "rejected":
+        return ()
+    letter = Dead(
+        path=step.path,
+        workflow=task.workflow,
+        error_class=failure.error_class,
+        message=failure.message,
+        attempts=step.attempt,
+        on_error=on_error,
+        opened=now,
+        key=step.call.key if step.call else None,
+        tenant_pending=dead_letters(task.tenant),
+    )
+    return (letter,)
+
+
+def redriven(store: Store, pk: str) -> None:
+    """Take the letters of the run in partition ``pk`` off the list; who writes one anew meanwhile keeps it there."""
+    found = [item for item in store.query(pk, "DEAD#") if item.get("tenant_pending")]
+    for item in found:
+        fresh = {name: value for name, value in item.items() if name != "tenant_pending"}
+        with suppress(StoreConflict):
+            store.commit([Write(Key(pk, item["sk"]), fresh, item["rev"])])

@@ -1,0 +1,54 @@
+"""Dead letters: which steps leave one, and what it says."""
+
+from __future__ import annotations
+
+import pytest
+from invariants import check
+from test_other_runs import failing, gated, tool, world
+
+from shared.api.listing import dead
+from shared.errors import PermanentFailure, RateLimited
+from shared.manifest import Retry
+from shared.runtime.gates import Word, decide_gate
+
+
+def letters(w, workflow=None):
+    return [(run, each) for run, each in dead(w.store, "acme", workflow, 50)]
+
+
+@pytest.mark.parametrize("rule", ["fail", "continue"])
+def test_a_step_that_has_finally_failed_leaves_a_letter_with_its_end(rule):
+    retry = Retry(2, on=("rate_limit",))
+    w = world(tool("a", on_error=rule, retry=retry), do=failing("a", error=RateLimited))
+    w.start({})
+    ((run, letter),) = letters(w)
+    step = w.records.step("a")
+    assert (run, letter.path, letter.workflow, letter.on_error) == (w.run, "a", "w", rule)
+    assert (letter.error_class, letter.message, letter.attempts) == ("rate_limit", "no", 3)
+    assert (letter.opened, letter.key) == (step.ended, step.call.key)
+    assert letters(w, "other") == []
+    assert letters(w, "w") == letters(w)
+
+
+def test_no_letter_is_left_while_somebody_can_still_say_how_it_goes_on():
+    w = world(tool("a"), do=failing("a"))
+    w.start({})
+    assert w.head.state == "paused"
+    assert letters(w) == []
+
+
+def test_no_letter_is_left_where_a_fallback_stood_in():
+    w = world(tool("a", fallback="b", on_error="fail"), tool("b"), do=failing("a", error=PermanentFailure))
+    w.start({})
+    assert w.records.step("a").by == "fallback"
+    assert letters(w) == []
+    check(w)
+
+
+def test_a_persons_no_leaves_none():
+    w = gated()
+    run = w.start({})
+    decide_gate(w.steps, w.journal, "g", Word("rejected", "fatima@example.test"))
+    run.go()
+    assert w.head.unwinding == "failed"
+    assert letters(w) == []
