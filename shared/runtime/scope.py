@@ -55,7 +55,7 @@ def keys_inside(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
     """Return the sort keys of what any expression of a map or loop, or inside it, may name outside."""
     places = {place_of(name, manifest, scope) for name in inside_names(plan)} - {None}
     before = _previous_keys(manifest, scope) if any(_words(each).loop for each in _all(plan)) else set[str]()
-    return keys_for(manifest, plan, scope) | {f"STEP#{place}" for place in places} | before
+    return {*keys_for(manifest, plan, scope), *(f"STEP#{place}" for place in places), *before}
 
 
 def _all(plan: StepPlan) -> Iterator[StepPlan]:
