@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 from faults import KINDS, Tap
+from matrix import done
 from routes import ROUTES, calls_of, made
-from test_single_faults import done
 
 CASES = [
     (route, number, call, kind)
