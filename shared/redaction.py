@@ -59,12 +59,12 @@ def _without_fields(value: Any, schemas: list[Schema], root: Schema) -> Any:
     if any(part.get("x-redact") is True for part in parts):
         return MARK
     if isinstance(value, dict) and parts:
-        given = cast("dict[str, Any]", value)
-        return {name: _without_fields(inner, _of_field(parts, name), root) for name, inner in given.items()}
+        fields = cast("dict[str, Any]", value)
+        return {name: _without_fields(inner, _of_field(parts, name), root) for name, inner in fields.items()}
     if isinstance(value, list) and parts:
         items = _mappings(part.get("items") for part in parts)
         return [_without_fields(inner, items, root) for inner in cast("list[Any]", value)]
-    return value
+    return cast("Any", value)
 
 
 def _parts(schemas: list[Schema], root: Schema) -> list[Schema]:

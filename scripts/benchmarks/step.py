@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -149,7 +149,7 @@ def fan_out() -> float:
 
 def _closing() -> float:
     machine, store = _of_tests("machine"), Slow()
-    spec = {"tool": "meet", "with": {}, "compensate": None, "reconcile": None}
+    spec: dict[str, Any] = {"tool": "meet", "with": {}, "compensate": None, "reconcile": None}
     plans = [StepPlan(f"s{number}", "tool", (), spec=spec, timeout=60.0) for number in range(FAN)]
     meeting = threading.Barrier(FAN)
     met: list[float] = []
@@ -176,7 +176,7 @@ def _jitter(upper: float) -> float:
 
 
 @contextmanager
-def _published(world: Any) -> Iterator[dict[str, Any]]:
+def _published(world: Any) -> Generator[dict[str, Any]]:
     published = world.steps.definitions.published("bench")
     world.run, _ = start_run(world.steps, published, StartRequest(world.tenant, "bench@localhost", "api", {}))
     yield next(iter(world.engine.executions.values()))["run"]

@@ -92,7 +92,7 @@ class _Rebirth:
             return child.head.ended != "completed"
         if not is_part(child.run.part or ""):
             return not kept(whole)
-        told = output_of(whole, self.host.blobs) or {}
+        told: dict[str, Any] = output_of(whole, self.host.blobs) or {}
         return bool(told.get("error")) or any(item["status"] != "completed" for item in told.get("items", ()))
 
     def _writes(self, parent: Run, child: Snapshot, run: Run, head: Head) -> tuple[Write, ...]:

@@ -276,7 +276,7 @@ _UNDOING = 99
 
 def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
     part = seen.step(path)
-    if part is None:
+    if part is None or part.undone == part.child or seen.head.ended:
         return Change(None)
     fresh = replace(part, undone=part.child, status="compensated" if undid else part.status)
     return Change(None, (fresh,), (Note("step_compensated", path),) if undid else ())

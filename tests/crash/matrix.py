@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from faults import KINDS, Tap
@@ -52,7 +53,8 @@ def violation(route: str, *faults: Fault) -> str | None:
             return None if first.number == 0 else "there is no run"
         return _judged(route, play, far_side.live, faults)
     except AssertionError as error:
-        return str(error) or repr(error)
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{where.name}: {where.line}: {error}"
 
 
 def _judged(route: str, play: Play, live: int, faults: tuple[Fault, ...]) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from faults import Stalling, Tap
@@ -26,7 +27,7 @@ from shared.runtime.gates import decide_gate
 from shared.runtime.host import plan_of
 from shared.runtime.mending import Finding
 from shared.runtime.outbox import send
-from shared.runtime.parking import Order, resume_step
+from shared.runtime.parking import Order, Raise, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.scopes import COMPENSATE, is_part
@@ -263,6 +264,8 @@ class Play:
 
     def resume(self, run: str, step: Step) -> None:
         order = Order(self.verdict, "ops")
+        if step.failure and step.failure.level == "step":  # lost attempts have used up what the step may cost
+            order = replace(order, more=Raise(usd=Decimal("0.10"), tokens=10_000))
         if step.status == "unknown":
             result = self.found(step)
             order = Order(self.doubt, "ops") if result is None else Order("accept", "ops", result=result)
