@@ -196,6 +196,12 @@ class BrokenTool(PermanentFailure):
     uncertain = True
 
 
+class TooLarge(PermanentFailure):
+    """A value is larger than what is kept; the call that returned it may have had its effect all the same."""
+
+    uncertain = True
+
+
 class BudgetExceeded(StepFailure):
     """The reservation does not fit what is left; nothing was spent.
 

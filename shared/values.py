@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import rfc8785
 
-from shared.errors import PermanentFailure
+from shared.errors import PermanentFailure, TooLarge
 from shared.ids import sha256
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 INLINE_LIMIT = 8 * 1024
 """Values above this many bytes of canonical JSON go to the blob store (8 KB)."""
+LARGEST = 32 * 1024 * 1024
+"""Most bytes of canonical JSON that one value may have: a function holds it in memory several times over."""
 _SAFE = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly. Source: RFC 8259, section 6."""
 
@@ -59,12 +61,31 @@ def digest(value: Any) -> str:
 
 
 def store(value: Any, blobs: Blobs, tenant: str) -> Value:
-    """Store ``value`` and return how to find it again. Large values go to ``blobs`` under the tenant's prefix."""
+    """Store ``value`` and return how to find it again. Large values go to ``blobs`` under the tenant's prefix.
+
+    Raises PermanentFailure when it is not JSON, TooLarge when it is more than can be kept.
+    """
     data = canonical(value)
+    if len(data) > LARGEST:
+        raise TooLarge(f"{_heaviest(value, len(data))} At most {LARGEST:,} are kept. Pass large data by reference.")
     mark = sha256(data)
     if len(data) <= INLINE_LIMIT:
         return Value(digest=mark, size=len(data), text=data.decode())
     return Value(digest=mark, size=len(data), blob=blobs.put(tenant, mark, data))
+
+
+def _heaviest(value: Any, size: int) -> str:
+    """Say how large a value is, and which field of it makes it so."""
+    path = "$"
+    inner: Any = value
+    while isinstance(inner, dict) and inner:
+        sizes = {name: len(canonical(field)) for name, field in cast("dict[str, Any]", inner).items()}
+        name = max(sizes, key=sizes.__getitem__)
+        if sizes[name] * 2 < size:
+            break
+        path, inner = f"{path}.{name}", cast("dict[str, Any]", inner)[name]
+    where = f", most of them in `{path}`" if path != "$" else ""
+    return f"The value has {size:,} bytes{where}."
 
 
 def load(value: Value | None, blobs: Blobs) -> Any:

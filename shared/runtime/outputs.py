@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
-from shared.errors import AttestationMismatch, InvalidOutput, PermanentFailure
+from shared.errors import AttestationMismatch, InvalidOutput, PermanentFailure, TooLarge
 from shared.redaction import redacted
 
 if TYPE_CHECKING:
@@ -45,10 +45,15 @@ def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
 
 
 def checked(host: Host, task: Task, plan: StepPlan, output: Any, usage: Usage | None = None) -> values.Value:
-    """Store what a call returned. Raises InvalidOutput when it does not fit its schema or is no JSON at all."""
+    """Store what a call returned.
+
+    Raises InvalidOutput when it does not fit its schema or is no JSON at all, and TooLarge, which is final.
+    """
     clean = cleaned(plan, output, usage)
     try:
         return values.store(clean, host.blobs, task.tenant)
+    except TooLarge as error:
+        raise TooLarge(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
     except (PermanentFailure, RecursionError) as error:
         raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
 
@@ -57,7 +62,7 @@ def cleaned(plan: StepPlan, output: Any, usage: Usage | None = None) -> Any:
     """Return what a call returned without what must not be kept. Raises InvalidOutput when it does not fit."""
     try:
         wrong, clean = fits(output, plan.output), redacted(output, plan.output)
-    except RecursionError as error:
+    except (PermanentFailure, RecursionError) as error:
         raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
     if wrong:
         raise InvalidOutput(f"The output of {plan.id} does not fit its schema at {wrong}", usage=usage)
