@@ -329,7 +329,7 @@ def resume(  # noqa: PLR0913 - options
 def _is_over(api: Api, run: str) -> bool:
     """Tell whether a run has ended; one that is just ending is waited for."""
     end = time.monotonic() + ENDING_PATIENCE
-    while (found := api.get(f"/v1/runs/{segment(run)}"))["unwinding"] and time.monotonic() < end:
+    while (found := api.get(f"/v1/runs/{segment(run)}")).get("unwinding") and time.monotonic() < end:
         time.sleep(FAST)
     return found["state"] in TERMINAL
 
