@@ -1,5 +1,6 @@
 """`run` and `runs ...`: start runs, look at them, follow, cancel and resume them."""
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 from scripts.commands import show
 from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
-from scripts.commands.follow import TERMINAL, follow, story_of, stream
+from scripts.commands.follow import FAST, TERMINAL, follow, story_of, stream
 from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
 from scripts.commands.inputs import read_input, read_value
 from scripts.commands.local_runs import InProcessOption, LocalRuns
@@ -264,6 +265,8 @@ def cancel(
     _go_on(api, answer, f"Run {run} is being cancelled.", as_json=as_json)
 
 
+ENDING_PATIENCE = 30.0
+"""Seconds for which a run that is being ended is waited for before it is resumed."""
 _ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
 _ACTIONS_SHOWN = "retry, skip, accept (a given result), did_not_happen (a call in doubt) or fail"
 
@@ -309,7 +312,7 @@ def resume(  # noqa: PLR0913 - options
         raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
-    if step is None and (version or api.get(f"/v1/runs/{segment(run)}")["state"] in TERMINAL):
+    if step is None and (version or _is_over(api, run)):
         resume_ended(api, run, version, as_json=as_json)
         return
     if step is None and not _paused(api, run):
@@ -321,6 +324,14 @@ def resume(  # noqa: PLR0913 - options
     more = {name: value for name, value in added.items() if value is not None}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
     _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
+
+
+def _is_over(api: Api, run: str) -> bool:
+    """Tell whether a run has ended; one that is just ending is waited for."""
+    end = time.monotonic() + ENDING_PATIENCE
+    while (found := api.get(f"/v1/runs/{segment(run)}")).get("unwinding") and time.monotonic() < end:
+        time.sleep(FAST)
+    return found["state"] in TERMINAL
 
 
 def resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> None:
