@@ -2,7 +2,8 @@
 
 A run that ended early may be resumed: its head's epoch rises and another execution begins. Completed steps stay as
 they are; everything else is found as if nothing had happened to it yet, but for what must never be forgotten: the
-fence, what was spent, the ledger entry (the next dispatch is another one), a map's items, the child that goes on.
+fence, what was spent and added to its budget, the ledger entry (the next dispatch is another one), a map's items, the
+child that goes on.
 
 Nothing is rewritten for that: records of an earlier epoch are *read* so.
 """
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
 
 
 def kept(step: Step) -> bool:
-    """Tell whether a step's result outlasts its epoch. What a part has come to, its own run still knows."""
+    """Tell whether a step's result outlasts its epoch. What a part has come to, its own run still knows.
+
+    A call that may have happened is not made anew because a person skipped it: nobody has said that it did not.
+    """
+    if step.status == "skipped":
+        return step.settled and _left_in_doubt(step)
     return step.settled and step.status == "completed" and step.type != "part" and not step.path.endswith(UNDOING)
+
+
+def _left_in_doubt(step: Step) -> bool:
+    return step.call is not None and step.call.risk != "read" and step.failure is not None and step.failure.uncertain
 
 
 def step_now(step: Step, epoch: int) -> Step:
@@ -39,6 +49,9 @@ def _renewed(step: Step, epoch: int) -> Step:
         fence=step.fence,
         closed_by=step.closed_by,
         spent=step.spent,
+        active=step.active,
+        raised=step.raised,
+        raised_active=step.raised_active,
         call=step.call,
         arguments=step.arguments if step.type == "map" else None,
         child=step.child,

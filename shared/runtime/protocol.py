@@ -19,7 +19,7 @@ from shared.ledger.record import replace
 from shared.ledger.records import NOTHING, Amount, Call, Failure, Gate, Head, Step
 from shared.redaction import redacted_text
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scope_of
+from shared.runtime.scopes import COMPENSATE, FALLBACK, around, closed, is_part_of, scope_of
 from shared.values import Value, canonical
 
 if TYPE_CHECKING:
@@ -365,12 +365,20 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
     if undone and undone.path != closed.path:
         main = seen.step(undone.path.removesuffix(FALLBACK))
         stood_in = (main,) if main and main.path != undone.path and main.by == "fallback" else ()
-        return tuple(replace(one, status="compensated") for one in (undone, *stood_in))
+        return tuple(
+            replace(one, status="compensated") for one in (undone, *stood_in, *undone_around(undone.path, seen))
+        )
     failed = seen.step(closed.path.removesuffix(FALLBACK))
     if failed and failed.path != closed.path:
         stood_in = Outcome(output=closed.output, route=closed.route, by="fallback")
         return (finished(failed, stood_in, closed.ended or 0, closed.settled_seq or 0),)
     return ()
+
+
+def undone_around(path: str, seen: Snapshot) -> tuple[Step, ...]:
+    """Return the completed maps and loops around an undone step, undone in part: a later epoch enters them again."""
+    whole = (seen.step(one) for one in around(path))
+    return tuple(replace(one, status="compensated") for one in whole if one and one.status == "completed")
 
 
 def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
