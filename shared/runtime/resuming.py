@@ -14,7 +14,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import fits
 from shared.runtime.runs import execute, listed
-from shared.runtime.scopes import COMPENSATE, FALLBACK, scope_of
+from shared.runtime.scopes import COMPENSATE, scope_of
 from shared.values import load
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _check_version(host: Host, seen: Snapshot, wanted: Published) -> None:
 def differences(old: Manifest, new: Manifest, seen: Snapshot) -> Iterator[str]:
     """Yield how ``new`` differs in what this run has completed or frozen."""
     for step in sorted(seen.steps(), key=lambda one: one.path):
-        if step.path.endswith((COMPENSATE, FALLBACK)) or step.type in {"item", "part"}:
+        if step.path.endswith(COMPENSATE) or step.type in {"item", "part"}:
             continue
         if kept(step) or (step.type == "map" and step.arguments):
             yield from _changes(step.path, plan_of(old, step.path), _found(new, step.path))
@@ -178,7 +178,7 @@ def differences(old: Manifest, new: Manifest, seen: Snapshot) -> Iterator[str]:
 def _found(manifest: Manifest, path: str) -> StepPlan | None:
     try:
         return plan_of(manifest, path)
-    except PermanentFailure:
+    except (PermanentFailure, KeyError):  # no such step, or no fallback of it
         return None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import BUDGET, each, loop, output, plan, said, task, tool, world
+from bodies import BUDGET, each, loop, manifest, output, plan, said, task, tool, world
 from invariants import check
-from machine import UNWIND, Execution
+from machine import UNWIND, Execution, World
 from test_doubt import LOST, change, fails, word
 from test_parts import Town
 from test_resume import NO, Versions, approve, gated, large, mended, resumed, version
@@ -17,9 +17,11 @@ from shared.compiler import compile_manifest
 from shared.errors import Conflict, TransientFailure
 from shared.manifest import Edge, Limits, Retry, StepPlan
 from shared.runtime.ending import request
+from shared.runtime.host import Published
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.unwinding import cancel_waiting
 from shared.runtime.waits import Arrival, deliver
+from shared.testing import FakeModels, FakeTools
 
 
 def cancelled(w, run=None):
@@ -83,6 +85,25 @@ def test_a_call_in_doubt_that_a_person_has_skipped_is_not_made_in_a_later_epoch(
     resumed(w)
     assert (said(w), w.records.step("a").status) == (before, "skipped")
     check(w)
+
+
+def test_another_version_must_not_change_what_stood_in_for_a_completed_step():
+    def other(undo):
+        spec = {**change("spare").spec, "compensate": {"tool": "do", "with": {"say": undo}}}
+        made = manifest(tool("a", on_error="fail", fallback="spare"), parked("a"))
+        return replace(made, steps={**made.steps, "spare": replace(change("spare"), spec=spec)})
+
+    w = World(compile_manifest(other("undo")), FakeModels(lambda _: ""), FakeTools({"do": fails(a=[NO])}))
+    run = w.start({})
+    assert (w.records.step("a").status, w.records.step("a").by) == ("completed", "fallback")
+    request(w.steps, w.journal, "stopped", "by ops", UNWIND)
+    run.go()
+    w.unwind()
+    with pytest.raises(Conflict, match="step a/fallback"):
+        resumed(w, Published("w", 2, "h2", "machine:w:2", other("undo something else")))
+    w.define(Versions(w.unit.manifest, Published("w", 2, "h2", "machine:w:2", other("undo"))))
+    resume_run(w.steps, w.journal, Resume("ops", w.steps.definitions.later))
+    assert w.head.epoch == 2
 
 
 # who is late
