@@ -1,7 +1,7 @@
 """Circuit breakers: one a tenant and service, shared by all its runs.
 
 After ``FAILURES`` failures within ``WINDOW`` the breaker opens: attempts are not dispatched and not charged, they wait.
-After ``REST`` one attempt goes through as a probe (half open): its success closes the breaker, its failure opens it
+After ``REST`` one attempt goes through as a probe (half open): an answer closes the breaker, its failure opens it
 anew. A closed breaker is read at most every few seconds a process, and written only when something failed.
 """
 
@@ -103,7 +103,8 @@ class Breakers:
             for _ in range(3):
                 if self._write(key, self._read(key).failed(now)):
                     return
-        elif failure is None and self._known.get(key, (0, _CLOSED))[1].probe_until > 0:
+        # A service that refuses what it is asked has answered: it is back, whoever's request was the probe.
+        elif self._known.get(key, (0, _CLOSED))[1].probe_until > 0:
             known = self._read(key)
             self._write(key, Breaker(known.service, rev=known.rev))
 

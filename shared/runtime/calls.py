@@ -216,10 +216,14 @@ def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> No
         if irreversible:
             raise PolicyViolation(f"Step {plan.id} is irreversible and no approval of it is recorded. Ask for one.")
         return
-    if gate.status != "approved" or gate.digest != call.digest or (irreversible and gate.dispatch != call.dispatch):
+    same = (gate.tool, gate.digest) == (call.tool, call.digest) and not (
+        irreversible and gate.dispatch != call.dispatch
+    )
+    if gate.status != "approved" or not same:
         raise ApprovalMismatch(
-            f"Step {plan.id} would run with arguments {call.digest[:12]}, dispatch {call.dispatch}, but gate "
-            f"{gate.step} is {gate.status} for {gate.digest[:12]}, dispatch {gate.dispatch}. Ask for a new approval.",
+            f"Step {plan.id} would call {call.tool} with arguments {call.digest[:12]}, dispatch {call.dispatch}, but "
+            f"gate {gate.step} is {gate.status} for {gate.tool} with {gate.digest[:12]}, dispatch {gate.dispatch}. Ask "
+            "for a new approval.",
         )
 
 

@@ -62,6 +62,8 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     path = task.path
     plan = plan_at(host, task, path)
     seen = journal.read({*host.keys(task, plan), f"STEP#{path}{FALLBACK}", f"GATE#{path}"})
+    if seen.head.epoch != task.epoch:
+        return act("fail")  # what follows there is for the later execution to see to
     whole, plan = _fails_whole(manifest, task.scope), _plan_in(seen.run, plan, path)
     stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
     visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.budget.tenant import give_back
 from shared.errors import InvalidOutput, StepFailure, TransientFailure
+from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent
 from shared.runtime.host import plan_of
@@ -70,7 +71,7 @@ def _outcome(host: Host, task: Task, plan: StepPlan, seen: Snapshot) -> Outcome 
     wrong = fits(output, plan.output)
     if wrong:
         raise InvalidOutput(f"The value of {task.path} does not fit its output schema at {wrong}")
-    return Outcome(output=values.store(output, host.blobs, task.tenant), route=route)
+    return Outcome(output=values.store(redacted(output, plan.output), host.blobs, task.tenant), route=route)
 
 
 def _decided(plan: StepPlan, scope: Scope) -> tuple[dict[str, Any], str | None]:

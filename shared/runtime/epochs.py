@@ -2,8 +2,8 @@
 
 A run that ended early may be resumed: its head's epoch rises and another execution begins. Completed steps stay as
 they are; everything else is found as if nothing had happened to it yet, but for what must never be forgotten: the
-fence, what was spent, the ledger entry (the next dispatch is another one), a map's items, an agent's instruction, the
-child that goes on.
+fence, what was spent and added to its budget, the ledger entry (the next dispatch is another one), a map's items, an
+agent's instruction, the child that goes on.
 
 Nothing is rewritten for that: records of an earlier epoch are *read* so.
 """
@@ -25,14 +25,20 @@ _FREEZES = frozenset({"map", "turns"})
 def kept(step: Step) -> bool:
     """Tell whether a step's result outlasts its epoch. What a part has come to, its own run still knows.
 
-    That a call of an agent has failed is a result too: its model has read it, and has gone on from there.
+    That a call of an agent has failed is a result too: its model has read it, and has gone on from there. A call that
+    may have happened is not made anew because a person skipped it: nobody has said that it did not.
     """
     if not step.settled or step.type == "part" or step.path.endswith(UNDOING):
         return False
-    return step.status == "completed" or (step.tool is not None and step.status in _TOLD)
+    told = step.tool is not None and step.status in _TOLD
+    return step.status == "completed" or told or (step.status == "skipped" and _left_in_doubt(step))
 
 
 _TOLD = frozenset({"failed", "timed_out", "skipped"})
+
+
+def _left_in_doubt(step: Step) -> bool:
+    return step.call is not None and step.call.risk != "read" and step.failure is not None and step.failure.uncertain
 
 
 def step_now(step: Step, epoch: int) -> Step:
@@ -52,6 +58,9 @@ def _renewed(step: Step, epoch: int) -> Step:
         fence=step.fence,
         closed_by=step.closed_by,
         spent=step.spent,
+        active=step.active,
+        raised=step.raised,
+        raised_active=step.raised_active,
         call=step.call,
         arguments=step.arguments if step.type in _FREEZES else None,
         child=step.child,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.ledger.records import Amount
-from shared.runtime.scopes import COMPENSATE, FALLBACK, is_part
+from shared.runtime.scopes import COMPENSATE, FALLBACK, around, is_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,15 +92,22 @@ def _step(step: ToldStep, event: Event) -> ToldStep:
 def _beside(steps: Mapping[str, ToldStep], event: Event) -> dict[str, ToldStep]:
     """Return the steps that a completed compensation has undone, or for which a completed fallback stands in."""
     path, statuses = event.path or "", {COMPENSATE: "compensated", FALLBACK: "completed"}
+    if event.type == "step_compensated":
+        return {one: replace(steps[one], status="compensated") for one in _around(steps, path)}
     for suffix, status in statuses.items():
         own = path.removesuffix(suffix)
         if own != path and suffix == FALLBACK and event.type == "call_probed" and event.data["conclusive"]:
             return {own: replace(steps.get(own, ToldStep()), status=None)}
         if event.type == "step_completed" and own != path:
             stood_in_for = own.removesuffix(FALLBACK) if suffix == COMPENSATE else own
-            both = dict.fromkeys((own, stood_in_for))
+            both = dict.fromkeys((own, stood_in_for, *(_around(steps, own) if suffix == COMPENSATE else ())))
             return {one: replace(steps.get(one, ToldStep()), status=cast("StepStatus", status)) for one in both}
     return {}
+
+
+def _around(steps: Mapping[str, ToldStep], path: str) -> list[str]:
+    """Return the completed maps and loops around a step that was undone."""
+    return [one for one in around(path) if one in steps and steps[one].status == "completed"]
 
 
 def _opened(step: ToldStep, data: Mapping[str, Any]) -> ToldStep:

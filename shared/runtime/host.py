@@ -55,8 +55,8 @@ class Host:
     definitions: Definitions
 
     def journal(self, task: Task) -> Journal:
-        """Return the journal of the task's run."""
-        return Journal(self.store, self.clock, task.tenant, task.run)
+        """Return the journal of the task's run, in which the task changes nothing once its epoch is over."""
+        return Journal(self.store, self.clock, task.tenant, task.run, task.epoch)
 
     def manifest(self, task: Task) -> Manifest:
         """Return the manifest that the task's run is pinned to."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from shared.errors import NotFound, StoreConflict, TransientFailure
+from shared.errors import Conflict, NotFound, StoreConflict, TransientFailure
 from shared.ledger.record import Record, replace
 from shared.ledger.records import Event, Gate, Head, Kept, Park, Run, Step, revive, run_partition
 from shared.ports import Key, Write
+from shared.redaction import redacted
 from shared.runtime.epochs import gate_now, step_now
 
 if TYPE_CHECKING:
@@ -125,11 +126,12 @@ class Change(Generic[T]):
 
 
 class Journal:
-    """The records of one run behind conditional transactions."""
+    """The records of one run behind conditional transactions; ``epoch`` = nothing is changed in a later one."""
 
-    def __init__(self, store: Store, clock: Clock, tenant: str, run: str) -> None:
+    def __init__(self, store: Store, clock: Clock, tenant: str, run: str, epoch: int | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._epoch = epoch
         self.pk = run_partition(tenant, run)
 
     @classmethod
@@ -164,7 +166,8 @@ class Journal:
     def transact(self, seen: Snapshot, decide: Callable[[Snapshot], Change[T]]) -> tuple[T, Snapshot]:
         """Commit what ``decide`` wants of ``seen``; on conflict read the same records again and ask again.
 
-        Returns the result and the snapshot after it. Raises TransientFailure when writers compete too long.
+        Returns the result and the snapshot after it. Raises TransientFailure when writers compete too long, Conflict
+        when the run has been resumed meanwhile: what was decided for one epoch is not written into the next.
         """
         keys: set[str] = set()
         for attempt in range(ATTEMPTS):
@@ -174,12 +177,17 @@ class Journal:
                 change = _slots_used(seen, decide(seen))
                 if not change.records and not change.notes:
                     return change.result, seen
+                self._check_epoch(seen)
                 try:
                     return change.result, self._commit(seen, change)
                 except StoreConflict:
                     keys = self._same(seen, change)
             self._clock.sleep(self._clock.jitter(min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt)))
         raise TransientFailure(f"The run's records changed {ATTEMPTS} times under this decision. It is tried again.")
+
+    def _check_epoch(self, seen: Snapshot) -> None:
+        if self._epoch is not None and seen.epoch > self._epoch:
+            raise Conflict(f"The run is in epoch {seen.epoch}, not {self._epoch} any more.", code="epoch_over")
 
     def writes(self, seen: Snapshot, change: Change[Any]) -> tuple[Write, ...]:
         """Return what ``change`` wants of ``seen`` as writes, to become part of another run's transaction."""
@@ -208,7 +216,7 @@ class Journal:
 
     def event(self, head: Head, note: Note, after: int = 1) -> Event:
         """Return a note as the event that stands ``after`` so many others behind the head's last one."""
-        data = dict(note.data)
+        data = redacted(dict(note.data))
         return Event(
             seq=head.seq + after, at=self._clock.now(), type=note.type, path=note.path, attempt=note.attempt, data=data
         )

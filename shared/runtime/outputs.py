@@ -41,7 +41,13 @@ def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
 
     library = cast("Any", jsonschema)
     error = library.exceptions.best_match(library.Draft202012Validator(schema).iter_errors(output))
-    return None if error is None else f"{error.json_path}: {error.message}"[:500]
+    if error is None:
+        return None
+    # The library's message quotes the value, which must not be told where something of it must not be kept.
+    secret = redacted(output, schema) != output
+    return (
+        f"{error.json_path}: it breaks `{error.validator}`" if secret else f"{error.json_path}: {error.message}"[:500]
+    )
 
 
 def checked(host: Host, task: Task, plan: StepPlan, output: Any, usage: Usage | None = None) -> values.Value:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shared import values
 from shared.errors import PermanentFailure, StepFailure, UnknownOutcome
 from shared.ledger.records import Amount, Failure
+from shared.redaction import redacted, redacted_text
 from shared.runtime import protocol
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
@@ -130,7 +131,7 @@ def probe(host: StepHost, task: Task, plan: StepPlan, step: Step, journal: Journ
         answer = ask(host, plan, arguments, call, step.ended or 0)
         told = _told(host, task, plan, answer)
     except StepFailure as failure:
-        told = _Told(None, None, f"The far side was asked and gave no answer: {failure}")
+        told = _Told(None, None, f"The far side was asked and gave no answer: {redacted_text(str(failure))}")
     now = host.clock.now()
     keys = [f"STEP#{one}" for one in (step.path, step.path.removesuffix(FALLBACK))]
     return journal.transact(journal.read(keys), lambda seen: decide_probe(seen, step, told, now))[0]
@@ -151,7 +152,7 @@ def _told(host: StepHost, task: Task, plan: StepPlan, answer: Answer | None) -> 
     if answer.found:
         output = checked(host, task, plan, answer.value)
         return _Told(Outcome(used=Amount(), output=output, by="reconcile"), None, "The call was found.")
-    shown = values.canonical(answer.value)[:300].decode(errors="ignore")
+    shown = values.canonical(redacted(answer.value))[:300].decode(errors="ignore")
     text = f"{plan.spec['reconcile']['tool']} did not find the call: {shown}"
     return _Told(None, answer.conclusive, text)
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shared.budget import rules
-from shared.errors import BudgetExceeded, PolicyViolation, StepFailure
+from shared.errors import PolicyViolation
 from shared.ids import sha256
 from shared.ledger.record import replace
 from shared.ledger.records import NOTHING, Amount, Call, Failure, Gate, Head, Step
-from shared.redaction import redacted_text
+from shared.runtime.failures import exceeded, failure_of
 from shared.runtime.journal import Change, Note, Snapshot
-from shared.runtime.scopes import COMPENSATE, FALLBACK, closed, is_part_of, scope_of
+from shared.runtime.scopes import COMPENSATE, FALLBACK, around, closed, is_part_of, scope_of
 from shared.runtime.sharing import with_sharers
 from shared.values import Value, canonical
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from shared.runtime.task import Task
 
 
-LONGEST_WISH = 24 * 3600
-"""Most seconds that a far side may ask us to wait; more (or no number at all) is none of its business."""
 PARKED = frozenset({"paused", "unknown"})
 """Statuses in which a step waits for a person's word; the head counts them."""
 _FRESH = Step(path="", step="", type="", status="running")
@@ -342,27 +340,6 @@ def decision_value(gate: Gate) -> Value:
     return Value(digest=sha256(text), size=len(text), text=text.decode())
 
 
-def failure_of(error: StepFailure) -> Failure:
-    """Return the record of a failed attempt. Messages come from outside: half characters could not be stored."""
-    message = redacted_text(str(error))[:2000].encode(errors="backslashreplace").decode()
-    known = Failure(
-        error.error_class, message, _wish(error.retry_after), error.uncertain, pause=error.pause, held=error.held
-    )
-    if isinstance(error, BudgetExceeded):
-        return dataclasses.replace(known, level=error.level, dimension=error.dimension)
-    return known
-
-
-def exceeded(refusal: rules.Refusal) -> BudgetExceeded:
-    """Return a refusal as the failure of the attempt that asked."""
-    return BudgetExceeded(str(refusal), refusal.level, refusal.dimension)
-
-
-def _wish(seconds: float | None) -> int | None:
-    """Return the far side's wish in milliseconds, if it is one that can be granted."""
-    return int(seconds * 1000) if seconds is not None and 0 <= seconds <= LONGEST_WISH else None
-
-
 def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
     """Return the steps that a completed compensation has undone, or for which a completed fallback stands in."""
     if closed.status != "completed":
@@ -371,12 +348,20 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
     if undone and undone.path != closed.path:
         main = seen.step(undone.path.removesuffix(FALLBACK))
         stood_in = (main,) if main and main.path != undone.path and main.by == "fallback" else ()
-        return tuple(replace(one, status="compensated") for one in (undone, *stood_in))
+        return tuple(
+            replace(one, status="compensated") for one in (undone, *stood_in, *undone_around(undone.path, seen))
+        )
     failed = seen.step(closed.path.removesuffix(FALLBACK))
     if failed and failed.path != closed.path:
         stood_in = Outcome(output=closed.output, route=closed.route, by="fallback")
         return (finished(failed, stood_in, closed.ended or 0, closed.settled_seq or 0),)
     return ()
+
+
+def undone_around(path: str, seen: Snapshot) -> tuple[Step, ...]:
+    """Return the completed maps and loops around an undone step, undone in part: a later epoch enters them again."""
+    whole = (seen.step(one) for one in around(path))
+    return tuple(replace(one, status="compensated") for one in whole if one and one.status == "completed")
 
 
 def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:

@@ -39,7 +39,7 @@ def resume_child(host: Host, task: Task, journal: Journal, seen: Snapshot) -> St
     below = Journal(host.store, host.clock, task.tenant, step.child or "" if step else "")
     rebirth = _Rebirth(host, task, below)
     rebirth.check(seen)
-    void_approvals(below)
+    void_approvals(below, another=rebirth.is_of_another_version(seen.run))
     return journal.transact(seen, rebirth.decide)[0]
 
 
@@ -58,6 +58,11 @@ class _Rebirth:
         if stop:
             raise NotOpened(f"Child {self.task.path} does not go on: {stop.why}.")
 
+    def is_of_another_version(self, parent: Run) -> bool:
+        """Tell whether the child goes on with another version than it had: a part has that of its whole."""
+        child = self.below.read(["RUN"]).run
+        return bool(child.part) and child.version != parent.version
+
     def decide(self, seen: Snapshot) -> Change[Any]:
         """Let the child go on, unless it does already."""
         step = seen.step(self.task.path)
@@ -71,7 +76,9 @@ class _Rebirth:
         charged = sum((step.spent for step in child.steps()), Amount())
         run = replace(child.run, charged=charged)
         if not self._is_unfinished(child):
-            return Change(waiting, (waiting,), elsewhere=(self._write(child, run),))
+            # What it left of its active time went back when it ended; its answer must not bring that once more.
+            over = replace(child.head, active_left=child.head.active_left and 0)
+            return Change(waiting, (waiting,), elsewhere=(self._write(child, run), self._write(child, over)))
         head = _within(next_epoch(child.head), seen.head, now)
         hold = Amount(head.left_usd or 0, head.left_tokens or 0, head.left_steps or 0)
         active = head.active_left / 1000 if head.active_left is not None else None

@@ -14,7 +14,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import fits
 from shared.runtime.runs import execute, listed
-from shared.runtime.scopes import COMPENSATE, FALLBACK, has_turns, scope_of
+from shared.runtime.scopes import COMPENSATE, has_turns, scope_of
 from shared.values import load
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
     _refuse(seen)
     if asked.version:
         _check_version(host, seen, asked.version)
-    _, after = journal.transact(void_approvals(journal), lambda again: decide_epoch(host, again, asked))
+    another = asked.version is not None and asked.version.version != seen.run.version
+    _, after = journal.transact(
+        void_approvals(journal, another=another), lambda again: decide_epoch(host, again, asked)
+    )
     execute(host, after)
     redriven(host.store, journal.pk)
     return after
@@ -106,29 +109,38 @@ def next_epoch(head: Head) -> Head:
 # --- approvals: each covers one call -------------------------------------------------------------------------------
 
 
-def void_approvals(journal: Journal) -> Snapshot:
+def void_approvals(journal: Journal, *, another: bool = False) -> Snapshot:
     """Make void, in a run that has ended, the approvals of steps that were called and have no result.
 
-    Another call needs another approval. Returns all records of the run.
+    Another call needs another approval. So does every call with ``another`` version, since what was approved was that
+    of the version so far, and every call once something was undone: it runs again, and what is made of its results may
+    be another call then. Returns all records of the run.
     """
     seen = journal.read_all()
-    while seen.head.ended and _spent(seen):
-        _, seen = journal.transact(seen, _make_void)
+    another = another or any(step.status == "compensated" for step in seen.steps())
+    while seen.head.ended and _spent(seen, another=another):
+        _, seen = journal.transact(seen, lambda again: _make_void(again, another=another))
     return seen
 
 
-def _spent(seen: Snapshot) -> list[Gate]:
-    return [gate for gate in seen.gates() if gate.status == "approved" and gate.approves and _was_called(seen, gate)]
+def _spent(seen: Snapshot, *, another: bool) -> list[Gate]:
+    given = [gate for gate in seen.gates() if gate.status == "approved" and gate.approves]
+    return [gate for gate in given if _is_void(seen.records.get(_approved(gate)), another=another)]
 
 
-def _was_called(seen: Snapshot, gate: Gate) -> bool:
-    step = seen.records.get(f"STEP#{scope_of(gate.path)}{gate.approves}")
-    return isinstance(step, Step) and step.call is not None and not kept(step)
+def _approved(gate: Gate) -> str:
+    return f"STEP#{scope_of(gate.path)}{gate.approves}"
 
 
-def _make_void(seen: Snapshot) -> Change[None]:
+def _is_void(step: Record | None, *, another: bool) -> bool:
+    if not isinstance(step, Step):
+        return another
+    return not kept(step) and (another or step.call is not None)
+
+
+def _make_void(seen: Snapshot, *, another: bool) -> Change[None]:
     records, notes = list[Record](), list[Note]()
-    for gate in _spent(seen)[:BATCH] if seen.head.ended else ():
+    for gate in _spent(seen, another=another)[:BATCH] if seen.head.ended else ():
         step = seen.step(gate.path)
         records += [replace(gate, status="cancelled"), *([replace(step, status="cancelled")] if step else [])]
         notes.append(Note("step_cancelled", gate.path))
@@ -157,7 +169,7 @@ def _check_version(host: Host, seen: Snapshot, wanted: Published) -> None:
 def differences(old: Manifest, new: Manifest, seen: Snapshot) -> Iterator[str]:
     """Yield how ``new`` differs in what this run has completed or frozen."""
     for step in sorted(seen.steps(), key=lambda one: one.path):
-        if step.path.endswith((COMPENSATE, FALLBACK)) or step.type in {"item", "part"}:
+        if step.path.endswith(COMPENSATE) or step.type in {"item", "part"}:
             continue
         if kept(step) or _is_bound(step, seen):
             tool = step.tool or ""
@@ -174,7 +186,7 @@ def _is_bound(step: Step, seen: Snapshot) -> bool:
 def _found(manifest: Manifest, path: str, tool: str) -> StepPlan | None:
     try:
         return plan_of(manifest, path, tool)
-    except PermanentFailure:
+    except (PermanentFailure, KeyError):  # no such step, or no fallback of it
         return None
 
 

@@ -127,6 +127,12 @@ def is_part_of(run: Run, path: str) -> bool:
     return run.part is not None and is_part(run.part) and range_of(run.part)[0] == path
 
 
+def around(path: str) -> tuple[str, ...]:
+    """Return the paths of the maps and loops that a step instance, or a part, stands in."""
+    inside = tuple(container_of(outer) for outer in enclosing(scope_of(path))[1:])
+    return (*inside, range_of(path)[0]) if is_part(path) else inside
+
+
 def whole_of(part: str) -> str:
     """Return the path of the map or loop that a run stands for, by the path of its part: all of it, or a range."""
     return range_of(part)[0] if is_part(part) else part
@@ -207,7 +213,9 @@ def fail_item(
 ) -> tuple[tuple[Step, ...], tuple[Note, ...]]:
     """Return the records and events by which an item fails; ``whole`` = its container opens nothing more either."""
     path = item_of(scope)
-    item = seen.step(path) or Step(path=path, step=path.rpartition("/")[2], type="item", status="running")
+    item = seen.step(path) or Step(
+        path=path, step=path.rpartition("/")[2], type="item", status="running", epoch=seen.epoch
+    )
     if item.failure:
         return (), ()
     failed = replace(item, status="failed", failure=failure)

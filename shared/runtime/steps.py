@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared import values
 from shared.errors import InvalidOutput, SignalboxError, StepFailure, TransientFailure
+from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, turn_call, usage_of
 from shared.runtime.conversation import with_turns
@@ -136,7 +137,8 @@ def _transformed(host: StepHost, task: Task, plan: StepPlan, path: str, journal:
     wrong = fits(output, plan.output)
     if wrong:
         raise InvalidOutput(f"The value of {path} does not fit its output schema at {wrong}")
-    outcome, now = Outcome(output=values.store(output, host.blobs, task.tenant)), host.clock.now()
+    stored = values.store(redacted(output, plan.output), host.blobs, task.tenant)
+    outcome, now = Outcome(output=stored), host.clock.now()
     fresh = protocol.new_step(plan, path, task.epoch)
     step, _ = journal.transact(seen, lambda again: protocol.settle_free(task, fresh, outcome, now, again))
     if step is None:

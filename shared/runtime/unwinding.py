@@ -279,7 +279,9 @@ def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
     if part is None or part.undone == part.child or seen.head.ended:
         return Change(None)
     fresh = replace(part, undone=part.child, status="compensated" if undid else part.status)
-    return Change(None, (fresh,), (Note("step_compensated", path),) if undid else ())
+    if not undid:
+        return Change(None, (fresh,))
+    return Change(None, (fresh, *protocol.undone_around(path, seen)), (Note("step_compensated", path),))
 
 
 _KEPT = frozenset({"completed", "stopped", "timed_out"})

@@ -204,7 +204,8 @@ def _arrive(seen: Snapshot, kept: Kept, manifest: Manifest, now: int) -> Change[
     note = Note("event_received", None, None, {"name": kept.name, "id": kept.id})
     for park in seen.parks():
         step = seen.step(park.path)
-        waits = park.kind == "event" and step is not None and not step.settled and not step.failure
+        # One that was registered in an earlier epoch waits again only once it is reached again.
+        waits = park.kind == "event" and step is not None and step.status == "waiting" and not step.failure
         if waits and step and matches(plan_of(manifest, park.path), kept):
             change = _completed(seen, step, kept, now)
             return Change(change.result, change.records, (note, *change.notes))

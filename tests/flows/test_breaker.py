@@ -115,6 +115,16 @@ def test_a_closed_breaker_is_neither_written_nor_read_again_for_some_seconds():
     assert not [key for key in w.store.items if key.pk.endswith("#BREAKERS")]
 
 
+def test_a_probe_that_is_answered_closes_it_whatever_the_answer():
+    w = world(tool("a"), do=failing("a", error=TransientFailure))
+    for _ in range(FAILURES):
+        w.start({})
+    w.tools._functions["do"] = failing("a", error=PermanentFailure)
+    w.clock.sleep(REST / 1000)
+    w.start({})
+    assert tripped(w.store, "acme", w.clock.now()) == []
+
+
 # the rules
 
 

@@ -8,6 +8,7 @@ import agents
 import pytest
 from bodies import plan, task, tool, world
 from machine import UNWIND
+from test_probes import FarSide, paid
 
 from shared.errors import PermanentFailure
 from shared.runtime.ending import request
@@ -74,3 +75,38 @@ def test_neither_are_marked_fields_of_an_agents_reply():
     assert agents.asked(w).status == "SUCCEEDED"
     assert "078-05" not in everything(w)
     assert agents.value(w, "research") == {"answer": "[redacted]"}
+
+
+TYPED = {"type": "object", "properties": {"ssn": {"type": "integer", "x-redact": True}}}
+
+
+@pytest.mark.parametrize("kind", ["tool", "transform"])
+def test_why_a_result_does_not_fit_does_not_tell_what_must_not_be_kept(kind):
+    given = {"ssn": "078-05-1120"}
+    step = tool("a") if kind == "tool" else plan("a", "transform", spec={"set": given})
+    w = world(replace(step, output=TYPED, on_error="continue"), do=returns(given))
+    w.start({})
+    assert w.records.step("a").failure.error_class == "invalid_output"
+    assert "078-05" not in everything(w)
+
+
+def test_a_failure_before_anything_was_opened_tells_no_secret():
+    numbers = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    w = world(plan("a", "transform", spec={"set": {"n": SECRET}}, output=numbers, on_error="continue"))
+    w.start({})
+    assert SECRET not in everything(w)
+
+
+def test_a_marked_field_of_a_transform_is_not_kept():
+    w = world(plan("a", "transform", spec={"set": {"ssn": "078-05-1120"}}, output=MARKED))
+    w.start({})
+    assert "078-05" not in everything(w)
+
+
+@pytest.mark.parametrize("answer", [{"count": 0, "token": SECRET}, PermanentFailure(f"refused {SECRET}")])
+def test_what_a_far_side_says_about_a_call_tells_no_secret(answer):
+    far_side = FarSide(arrives=False)
+    far_side.find = returns(answer)
+    w, _ = paid(far_side, risk="irreversible", after=3600.0)
+    assert w.records.step("pay").probes
+    assert SECRET not in everything(w)
