@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cloud_function import BUCKET, TABLE, manifest_key, ports
 from family import family, unit_of
 from graphs import children_of, given
-from invariants import check
+from invariants import check_run
 from order import disorder
 from outcome import Result, Stuck, result_of
 from people import act
@@ -107,7 +107,7 @@ class Cloud:
         self._drive(journal, seed, f"{published.machine.replace(':stateMachine:', ':execution:')}:{run}.1")
         members = list(family(self._host, journal))
         for member in members:
-            check(member)
+            check_run(member)
             wrong = disorder(member, self._host.blobs)
             assert not wrong, "; ".join(wrong)
         return result_of(members, self._host.blobs)
