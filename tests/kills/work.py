@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bodies import linked
@@ -111,9 +112,16 @@ def inconsistent(seen: Snapshot, events: Sequence[Event]) -> Iterator[str]:
 
 
 def _repeated(events: Sequence[Event]) -> Iterator[str]:
-    """Yield what happened once more though it had been done: a step completed, or its gate decided, twice."""
-    once = Counter((e.type, e.path) for e in events if e.type in {"step_completed", "gate_decided", "run_completed"})
-    yield from (f"{path or 'the run'}: {kind} {count} times" for (kind, path), count in once.items() if count > 1)
+    """Yield what happened once more though it had been done: a step completed, or its gate decided, twice.
+
+    A gate is decided again where the run was resumed before the call that it approves had a result.
+    """
+    once, epoch = Counter[tuple[str, str | None, int]](), 1
+    for event in events:
+        epoch += event.type == "run_resumed"
+        if event.type in {"step_completed", "gate_decided", "run_completed"}:
+            once[event.type, event.path, epoch if event.type == "gate_decided" else 0] += 1
+    yield from (f"{path or 'the run'}: {kind} {count} times" for (kind, path, _), count in once.items() if count > 1)
 
 
 def _doubled(seen: Snapshot, manifest: Manifest, effects: Sequence[Mapping[str, str]]) -> Iterator[str]:
@@ -127,3 +135,25 @@ def _doubled(seen: Snapshot, manifest: Manifest, effects: Sequence[Mapping[str, 
             yield f"{plan.id} has completed with {done} effects"
         if done and not (step and step.call):
             yield f"{plan.id} has an effect that nobody recorded before"
+
+
+@dataclass
+class Tally:
+    """What was played, and what went wrong. ``interrupted`` are calls whose process died."""
+
+    kills: int = 0
+    stops: int = 0
+    runs: int = 0
+    effects: int = 0
+    interrupted: int = 0
+    states: Counter[str] = field(default_factory=Counter[str])
+    violations: list[str] = field(default_factory=list[str])
+
+    def add(self, journal: Journal, sink: Sink) -> None:
+        """Look at a run that is at rest."""
+        seen = journal.read(["RUN"])
+        self.runs += 1
+        self.effects += len(sink.effects(seen.run.id))
+        self.interrupted += sum(event.type == "attempt_lost" for event in journal.events())
+        self.states[seen.head.state] += 1
+        self.violations += violations(journal, sink)

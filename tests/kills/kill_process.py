@@ -7,12 +7,10 @@ import os
 import random
 import signal
 import time
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sink import PRICE, Sink, SinkTools
-from work import APPROVED, AT_REST, MANIFESTS, inconsistent, violations, workflow_of
+from work import APPROVED, AT_REST, MANIFESTS, Tally, inconsistent, workflow_of
 
 from shared.budget import tenant
 from shared.inprocess.workspace import TENANT, Workspace
@@ -30,25 +28,6 @@ RUNS = 50
 PATIENCE = 60.0
 """Seconds that the last process may take to let the runs end."""
 LIMITS = {"usd": 10**7 * PRICE, "tokens": 10**9, "steps": 10**7}
-
-
-@dataclass
-class Tally:
-    """What was played, and what went wrong."""
-
-    kills: int = 0
-    runs: int = 0
-    effects: int = 0
-    states: Counter[str] = field(default_factory=Counter[str])
-    violations: list[str] = field(default_factory=list[str])
-
-    def add(self, journal: Journal, sink: Sink) -> None:
-        """Look at a run that is at rest."""
-        seen = journal.read([])
-        self.runs += 1
-        self.effects += len(sink.effects(seen.run.id if "RUN" in seen.records else journal.pk.rsplit("#", 1)[-1]))
-        self.states[seen.head.state] += 1
-        self.violations += violations(journal, sink)
 
 
 class Driver:
@@ -111,7 +90,7 @@ def play(folder: Path, seconds: float, seed: int = 1) -> Tally:
     _limit(folder)
     while time.monotonic() - begun < seconds:
         child = _begin(folder, last=False)
-        child.join(rolled.uniform(0.02, 0.6))
+        child.join(rolled.uniform(0.02, 0.4))
         tally.kills += _kill(child)
         tally.violations += look(folder)
     child = _begin(folder, last=True)
@@ -191,5 +170,3 @@ def _tenant(opened: Workspace, runs: list[Journal]) -> list[str]:
         if (account.held[name], account.spent[name]) != (held, spent):
             found.append(f"{name}: the tenant holds {account.held[name]}, its runs {held}; spent {spent}")
     return [*found, *[f"{one.run.id} has ended and draws" for one in seen if one.head.ended and one.run.drawn]]
-
-
