@@ -18,6 +18,7 @@ from work import APPROVED, AT_REST, MANIFESTS, Tally, workflow_of
 from shared.compiler import compile_manifest
 from shared.errors import Conflict
 from shared.runtime.ending import execution_name
+from shared.runtime.finalise import finalise
 from shared.runtime.gates import decide_gate
 from shared.runtime.host import Host
 from shared.runtime.journal import Journal
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 HERE = Path(__file__).parent
-PATIENCE = 90.0
+PATIENCE = 150.0
 """Seconds that runs may take to come to rest."""
 SWEEP = 2.0
 """Seconds between two rounds of the sweeper."""
 AT_ONCE = 12
+BUSY = 4
+"""Workers at once, above which no further run is begun: each takes a core while it starts."""
 
 
 class Planned:
@@ -56,7 +59,6 @@ class KillCloud(Cloud):
 
     handler = HANDLER.replace("cloud_function", "kill_function")
     folders = (*FOLDERS, HERE)
-    timeout = 6
     pause = 0.05
 
     def __init__(self, emulator: Any) -> None:
@@ -104,6 +106,14 @@ class KillCloud(Cloud):
             time.sleep(0.05)
         return moving
 
+    def look_after(self, journals: list[Journal]) -> None:
+        """Decide open gates until there is room for one more run."""
+        time.sleep(0.1)
+        while len(self.busy()) >= BUSY:
+            time.sleep(0.05)
+        for journal in journals:
+            self.rests(journal)
+
     def sweep(self, journals: Iterable[Journal]) -> list[str]:
         """Mend what has died with its execution. Returns what was found."""
         names = [journal.read(["RUN"]).run.id for journal in journals]
@@ -118,18 +128,21 @@ class KillCloud(Cloud):
 
     # --- trouble -----------------------------------------------------------------------------------------------------
 
+    def busy(self) -> list[int]:
+        """Return the worker processes that are at work."""
+        marked = list((self.folder / "busy").iterdir())
+        for mark in marked:
+            if not self._mine(int(mark.name)):
+                mark.unlink(missing_ok=True)  # it had no time to do that itself
+        return [int(mark.name) for mark in marked if mark.exists()]
+
     def kill(self, rolled: random.Random) -> bool:
         """Kill a worker process with -9 while it is busy. Returns whether there was one."""
-        busy = sorted((self.folder / "busy").iterdir())
-        if not busy:
-            return False
-        marked = rolled.choice(busy)
-        killed = self._mine(int(marked.name))
-        if killed:
+        busy = self.busy()
+        if busy:
             with suppress(ProcessLookupError):
-                os.kill(int(marked.name), signal.SIGKILL)
-        marked.unlink(missing_ok=True)
-        return killed
+                os.kill(rolled.choice(busy), signal.SIGKILL)
+        return bool(busy)
 
     def _mine(self, pid: int) -> bool:
         """Tell whether a process is a worker of this cloud, and not another that was given its number."""
@@ -142,10 +155,20 @@ class KillCloud(Cloud):
         seen = journal.read(["RUN"])
         machine = machine or seen.run.machine
         arn = f"{machine.replace(':stateMachine:', ':execution:')}:{execution_name(seen)}"
-        running = self._states.describe_execution(executionArn=arn)["status"] == "RUNNING"
-        if running:
-            self._states.stop_execution(executionArn=arn, cause="stopped by hand")
-        return running
+        with suppress(self._states.exceptions.ExecutionDoesNotExist):
+            if self._states.describe_execution(executionArn=arn)["status"] == "RUNNING":
+                self._states.stop_execution(executionArn=arn, cause="stopped by hand")
+                return True
+        return False
+
+    def ended(self, journal: Journal) -> dict[str, Any]:
+        """Return what the bus would say of the end of a run's execution."""
+        seen = journal.read(["RUN"])
+        name = execution_name(seen)
+        arn = f"{seen.run.machine.replace(':stateMachine:', ':execution:')}:{name}"
+        found = self._states.describe_execution(executionArn=arn)
+        known = {key: found[key] for key in ("executionArn", "stateMachineArn", "status", "input")}
+        return {**known, "name": name, "cause": found.get("cause")}
 
     def killed(self) -> int:
         """Return how many processes have died as it was planned."""
@@ -163,18 +186,18 @@ def killing_cloud(folder: Path) -> Iterator[KillCloud]:
         yield cloud
 
 
-def at_each_call(cloud: KillCloud, workflow: str) -> Tally:
-    """Let a process die before and after each call of a run that changes something outside: one run for each."""
+def at_each_call(cloud: KillCloud, workflow: str, *moments: str) -> Tally:
+    """Let a process die at each call of a run that changes something outside, ``before`` or ``after`` it or both.
+
+    One run for each.
+    """
     calm = cloud.begin(workflow)
     late = cloud.settle([calm])
-    plans = [f"{number} {moment}" for number in range(1, cloud.calls(calm) + 1) for moment in ("before", "after")]
-    before, journals, begun = cloud.killed(), [calm], list[Journal]()
+    plans = [f"{number} {moment}" for number in range(1, cloud.calls(calm) + 1) for moment in moments]
+    before, journals = cloud.killed(), [calm]
     for plan in plans:
-        begun = [journal for journal in begun if not cloud.rests(journal)]
-        while len(begun) >= AT_ONCE and time.sleep(0.05) is None:
-            begun = [journal for journal in begun if not cloud.rests(journal)]
-        begun.append(cloud.begin(workflow, plan))
-        journals.append(begun[-1])
+        cloud.look_after(journals)
+        journals.append(cloud.begin(workflow, plan))
     late += cloud.settle(journals)
     tally = tallied(cloud, journals, late)
     tally.kills = cloud.killed() - before
@@ -200,6 +223,34 @@ def at_random(cloud: KillCloud, seconds: float, seed: int = 1) -> Tally:
     tally = tallied(cloud, journals, late)
     tally.kills, tally.stops = kills, stops
     return tally
+
+
+def stopped(cloud: KillCloud, count: int) -> Tally:
+    """Stop runs' executions, and what unwinds them, from outside, at different moments; resume what has stopped.
+
+    Of every other one the end is told, as by the bus; the rest is found by the sweeper.
+    """
+    journals = [cloud.begin(workflow_of(number)) for number in range(count)]
+    stops = sum(_stop_at(cloud, journal, 2 + 2 * number) for number, journal in enumerate(journals))
+    for journal in journals[::2]:
+        finalise(cloud.host, cloud.ended(journal), UNWIND)
+        cloud.stop(journal, UNWIND)
+    late = cloud.settle(journals)
+    resumed = [journal for journal in journals if cloud.resume(journal)]
+    late += cloud.settle(resumed)
+    tally = tallied(cloud, journals, late)
+    tally.stops = stops
+    if len(resumed) < stops:
+        tally.violations.append(f"{stops} executions were stopped, and {len(resumed)} runs")
+    return tally
+
+
+def _stop_at(cloud: KillCloud, journal: Journal, event: int) -> bool:
+    """Stop a run's execution once its log is so long."""
+    until = time.monotonic() + PATIENCE
+    while journal.read([]).head.seq < event and time.monotonic() < until and not cloud.rests(journal):
+        time.sleep(0.02)
+    return cloud.stop(journal)
 
 
 def tallied(cloud: KillCloud, journals: Iterable[Journal], late: Iterable[Journal]) -> Tally:

@@ -1,0 +1,37 @@
+"""Worker processes of the local cloud killed with -9, its executions stopped: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import pytest
+from kill_cloud import at_each_call, at_random, killing_cloud, stopped
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+SECONDS = 5
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    with killing_cloud(tmp_path_factory.mktemp("kills")) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("workflow", "moments"), [("plain", ["after"]), ("gated", ["before", "after"])])
+def test_a_worker_killed_at_any_call_loses_nothing_and_repeats_nothing(cloud, workflow, moments):
+    tally = at_each_call(cloud, workflow, *moments)
+    assert not tally.violations, "\n".join(tally.violations)
+    assert tally.kills >= (tally.runs - 1) * 0.9, "processes have not died as planned"
+    assert tally.states["completed"] >= 0.9 * tally.runs, tally.states
+
+
+def test_twelve_runs_at_once_survive_random_kills_and_stopped_executions(cloud):
+    tally = at_random(cloud, SECONDS)
+    assert not tally.violations, "\n".join(tally.violations)
+    assert tally.kills > 0
+    assert tally.runs >= 12
+
+
+def test_executions_stopped_from_outside_leave_runs_that_stop_and_can_be_resumed(cloud):
+    tally = stopped(cloud, 6)
+    assert not tally.violations, "\n".join(tally.violations)
+    assert tally.stops >= 6
+    assert tally.states == {"completed": 6}
