@@ -230,8 +230,10 @@ def stopped(cloud: KillCloud, count: int) -> Tally:
 
     Of every other one the end is told, as by the bus; the rest is found by the sweeper.
     """
-    journals = [cloud.begin(workflow_of(number)) for number in range(count)]
-    stops = sum(_stop_at(cloud, journal, 2 + 2 * number) for number, journal in enumerate(journals))
+    journals, stops = list[Journal](), 0
+    for number in range(count):
+        journals.append(cloud.begin(workflow_of(number)))
+        stops += _stop_at(cloud, journals[-1], 1 + number)
     for journal in journals[::2]:
         finalise(cloud.host, cloud.ended(journal), UNWIND)
         cloud.stop(journal, UNWIND)
