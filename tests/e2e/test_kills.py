@@ -15,11 +15,10 @@ def cloud(tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize(("workflow", "moments"), [("plain", ["after"]), ("gated", ["before", "after"])])
-def test_a_worker_killed_at_any_call_loses_nothing_and_repeats_nothing(cloud, workflow, moments):
-    tally = at_each_call(cloud, workflow, *moments)
+def test_a_worker_killed_at_any_call_loses_nothing_and_repeats_nothing(cloud):
+    tally = at_each_call(cloud, plain=("after",), gated=("before", "after"))
     assert not tally.violations, "\n".join(tally.violations)
-    assert tally.kills >= (tally.runs - 1) * 0.9, "processes have not died as planned"
+    assert tally.kills >= (tally.runs - 2) * 0.8, "processes have not died as planned"
     assert tally.states["completed"] >= 0.9 * tally.runs, tally.states
 
 

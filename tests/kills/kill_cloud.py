@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 HERE = Path(__file__).parent
-PATIENCE = 150.0
+PATIENCE = 300.0
 """Seconds that runs may take to come to rest."""
 SWEEP = 2.0
 """Seconds between two rounds of the sweeper."""
@@ -186,18 +187,19 @@ def killing_cloud(folder: Path) -> Iterator[KillCloud]:
         yield cloud
 
 
-def at_each_call(cloud: KillCloud, workflow: str, *moments: str) -> Tally:
+def at_each_call(cloud: KillCloud, **moments: tuple[str, ...]) -> Tally:
     """Let a process die at each call of a run that changes something outside, ``before`` or ``after`` it or both.
 
-    One run for each.
+    ``moments`` are those by workflow. One run for each call and moment.
     """
-    calm = cloud.begin(workflow)
-    late = cloud.settle([calm])
-    plans = [f"{number} {moment}" for number in range(1, cloud.calls(calm) + 1) for moment in moments]
-    before, journals = cloud.killed(), [calm]
-    for plan in plans:
-        cloud.look_after(journals)
-        journals.append(cloud.begin(workflow, plan))
+    journals = [cloud.begin(workflow) for workflow in moments]
+    late = cloud.settle(journals)
+    lengths = zip(moments, map(cloud.calls, list(journals)), strict=True)
+    before, calm = cloud.killed(), len(journals)
+    for workflow, length in lengths:
+        for number, moment in product(range(1, length + 1), moments[workflow]):
+            cloud.look_after(journals[calm:])
+            journals.append(cloud.begin(workflow, f"{number} {moment}"))
     late += cloud.settle(journals)
     tally = tallied(cloud, journals, late)
     tally.kills = cloud.killed() - before

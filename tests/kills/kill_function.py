@@ -21,7 +21,7 @@ from shared.runtime.host import StepHost
 from shared.testing import FakeModels
 
 FOLDER = Path(os.environ.get("KILLS", "."))
-SECONDS = 6.0
+SECONDS = 8.0
 """Time that a function has."""
 CALLS = ("commit", "start", "succeed", "fail", "invoke")
 """What changes something outside, on any port."""
