@@ -18,6 +18,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scripts.benchmarks.kills import HOSTS, kill
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -35,7 +37,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pairs", action="store_true", help="every pair of faults instead of every single one")
     parser.add_argument("--route", action="append", metavar="NAME", help="only this kind of run (may be repeated)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
-    parser.add_argument("--minutes", type=float, default=600, help="end after so many minutes (default: 600)")
+    parser.add_argument("--minutes", type=float, help="end after so many minutes (default: 600; with --kill: 1)")
+    parser.add_argument("--kill", action="store_true", help="real processes instead, killed at random moments")
+    parser.add_argument("--host", choices=HOSTS, default=HOSTS[0], help="with --kill: where (default: in-process)")
     parser.add_argument("--compare", action="store_true", help="a step made idempotent by Powertools, beside ours")
     parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON on stdout, for programs")
     return parser.parse_args(argv)
@@ -65,6 +69,8 @@ def _shown(fault: Any) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Play the matrix, and say how it went."""
     args = arguments(argv)
+    if args.kill:
+        return kill(args.host, args.minutes or 1, as_json=args.as_json)
     if args.compare:
         return _compare(as_json=args.as_json)
     routes = args.route or list(_matrix().ROUTES)
@@ -92,7 +98,7 @@ def _all(jobs: list[tuple[str, Any]], args: argparse.Namespace, begun: float) ->
             seconds, scenarios = time.monotonic() - begun, sum(one.scenarios for one in done)
             if sys.stderr.isatty() or len(done) % (len(jobs) // 20 + 1) == 0:
                 print(f"{len(done)} of {len(jobs)} jobs, {scenarios} scenarios, {seconds:.0f} s", file=sys.stderr)
-            if seconds > args.minutes * 60:
+            if seconds > (args.minutes or 600) * 60:
                 for other in running:
                     other.cancel()
                 break

@@ -217,9 +217,10 @@ class Journal:
     def event(self, head: Head, note: Note, after: int = 1) -> Event:
         """Return a note as the event that stands ``after`` so many others behind the head's last one."""
         data = redacted(dict(note.data))
-        return Event(
-            seq=head.seq + after, at=self._clock.now(), type=note.type, path=note.path, attempt=note.attempt, data=data
-        )
+        # The head and the log give the same end: whoever rebuilds one from the other finds no difference.
+        ends = head.ended is not None and note.type == f"run_{head.ended}"
+        at = head.ended_at if ends and head.ended_at else self._clock.now()
+        return Event(seq=head.seq + after, at=at, type=note.type, path=note.path, attempt=note.attempt, data=data)
 
     def _write(self, seen: Snapshot, record: Record) -> Write:
         return Write(Key(self.pk, record.sk), record.to_item(), self._rev(seen, record.sk) or None)

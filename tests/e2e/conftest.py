@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1] / "kills"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "property"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "flows"))
 
 from deployed import ROOT, Deployed
 

@@ -10,6 +10,7 @@ from shared.runtime.journal import Journal
 from shared.runtime.rebuild import compare
 
 if TYPE_CHECKING:
+    from family import Member
     from machine import World
 
     from shared.ledger.records import Step
@@ -18,6 +19,11 @@ ENDINGS = {f"run_{ending}" for ending in get_args(Ending)}
 
 
 def check(world: World) -> None:
+    check_run(world)
+    check_tenant(world)
+
+
+def check_run(world: World | Member) -> None:
     seen, head = world.records, world.head
     events = world.journal.events()
     assert [event.seq for event in events] == list(range(1, head.seq + 1)), "the log has gaps"
@@ -31,8 +37,6 @@ def check(world: World) -> None:
         # What a completed part did may be undone later, when the whole fails: it then ends once more.
         since = [event.type for event in events if event.seq >= head.began]
         assert sum(kind in ENDINGS for kind in since) in ({1, 2} if seen.run.part else {1})
-    if hasattr(world, "store"):
-        check_tenant(world)
 
 
 def check_tenant(world: World) -> None:

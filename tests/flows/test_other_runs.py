@@ -28,7 +28,7 @@ def tool(name, *needs, **more):
     return StepPlan(name, "tool", edges, spec=spec, **more)
 
 
-def world(*plans, on_error="pause", do=None):
+def world(*plans, on_error="pause", do=None, **more):
     ids = [plan.id for plan in plans]
     steps = {}
     for plan in plans:
@@ -38,7 +38,7 @@ def world(*plans, on_error="pause", do=None):
     order = tuple(name for name in ids if name not in templates)
     manifest = Manifest("w", "", {"type": "object"}, BUDGET, steps, order, on_error=on_error)
     tools = FakeTools({"do": do or (lambda arguments, _: arguments["step"])})
-    return World(compile_manifest(manifest), FakeModels(lambda _: "yes"), tools)
+    return World(compile_manifest(manifest), FakeModels(lambda _: "yes"), tools, **more)
 
 
 def statuses(w):

@@ -6,14 +6,18 @@ from dataclasses import replace
 
 import pytest
 from invariants import check
+from machine import UNWIND
 from test_other_runs import gated, tool, world
 
 from shared.errors import Conflict
 from shared.ledger.records import Amount
 from shared.ports import Key
+from shared.runtime.ending import request
 from shared.runtime.journal import Change, Note
 from shared.runtime.mending import mend
 from shared.runtime.rebuild import rebuild
+from shared.runtime.runs import StartRequest, start_run
+from shared.testing import FrozenClock
 
 
 def finished():
@@ -21,6 +25,27 @@ def finished():
     w.start({})
     mend(w.steps, w.tenant, w.run, "machine:unwind")  # which also brings the list up to date
     return w
+
+
+class Ticking(FrozenClock):
+    """A clock that never says the same twice."""
+
+    def now(self):
+        self.time += 1
+        return self.time
+
+
+@pytest.mark.parametrize("ending", ["completed", "cancelled"])
+def test_the_log_and_the_records_say_the_same_end_though_the_clock_goes_on(ending):
+    w = world(tool("a"), clock=Ticking())
+    if ending == "completed":
+        w.start({})
+    else:
+        w.run, _ = start_run(w.steps, w.steps.definitions.published("w"), StartRequest("acme", "a", "api", {}))
+        request(w.steps, w.journal, "cancelled", "for a test", UNWIND)
+        w.unwind()
+    assert w.head.ended == ending
+    assert not [one for one in rebuild(w.journal).differences if one.record != "RUN"]
 
 
 def spoil(w, *records):

@@ -9,12 +9,12 @@ import time
 import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloud_function import BUCKET, TABLE, manifest_key, ports
 from family import family, unit_of
 from graphs import children_of, given
-from invariants import check
+from invariants import check_run
 from order import disorder
 from outcome import Result, Stuck, result_of
 from people import act
@@ -48,8 +48,15 @@ from cloud_function import handle
 """
 
 
+C = TypeVar("C", bound="Cloud")
+
+
 class Cloud:
-    """Runs compiled machines on an emulator that is up."""
+    """Runs compiled machines on an emulator that is up. ``timeout`` (s) ends a function."""
+
+    handler = HANDLER
+    folders = FOLDERS
+    timeout = 900
 
     def __init__(self, emulator: Emulator) -> None:
         self._client = emulator.client
@@ -67,7 +74,7 @@ class Cloud:
         )
         self._client("s3").create_bucket(Bucket=BUCKET)
         for name in FUNCTIONS:
-            self._function(name, HANDLER)
+            self._function(name, self.handler)
         self._known: set[str] = set()
         self._machine("unwind", _brisk(unwind_machine()))
 
@@ -76,16 +83,21 @@ class Cloud:
         with zipfile.ZipFile(archive, "w") as file:
             file.writestr("entry/__init__.py", "")
             file.writestr("entry/handler.py", handler)
-        variables = {"ROLE": name, "UNWIND": UNWIND, "FOLDERS": json.dumps([str(folder) for folder in FOLDERS])}
+        folders = json.dumps([str(folder) for folder in self.folders])
+        variables = {"ROLE": name, "UNWIND": UNWIND, "FOLDERS": folders}
         self._client("lambda").create_function(
             FunctionName=name,
             Runtime="python3.13",
             Role=ROLE,
             Handler="entry.handler.handle",
             Code={"ZipFile": archive.getvalue()},
-            Timeout=900,
-            Environment={"Variables": variables},
+            Timeout=self.timeout,
+            Environment={"Variables": variables | self.variables()},
         )
+
+    def variables(self) -> dict[str, str]:
+        """Return what else the functions find in their environment."""
+        return {}
 
     def _machine(self, name: str, asl: Mapping[str, Any]) -> str:
         definition = render(asl)
@@ -107,7 +119,7 @@ class Cloud:
         self._drive(journal, seed, f"{published.machine.replace(':stateMachine:', ':execution:')}:{run}.1")
         members = list(family(self._host, journal))
         for member in members:
-            check(member)
+            check_run(member)
             wrong = disorder(member, self._host.blobs)
             assert not wrong, "; ".join(wrong)
         return result_of(members, self._host.blobs)
@@ -177,12 +189,12 @@ def _brisk(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def on_cloud(folder: Path) -> Iterator[Cloud]:
-    """Yield a local cloud that lives as long as the block."""
+def on_cloud(folder: Path, kind: type[C] = Cloud) -> Iterator[C]:
+    """Yield a local cloud of this kind that lives as long as the block."""
     sys.path[:0] = [str(ROOT)]
     emulator = Emulator(folder)
     try:
         until(emulator._answers)
-        yield Cloud(emulator)
+        yield kind(emulator)
     finally:
         processes.end(emulator.process)

@@ -28,6 +28,8 @@ from shared.settings import Person
 from shared.testing import FakeModels, FakeTools, Outbox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from shared.ports import Store
 
 TABLE, BUCKET = "runs", "blobs"
@@ -76,17 +78,28 @@ def _steps() -> StepHost:
 
 @cache
 def _gates() -> GateHost:
+    return gates(ports(boto3.client))
+
+
+def gates(known: dict[str, Any]) -> GateHost:
+    """Return the gates' host over these ports."""
+
     def letter(gate: Any, _: Any, person: Person, __: Any) -> Message:
         return Message(person.email, gate.subject, "", "", {})
 
-    return GateHost(**ports(boto3.client), mail=Outbox(), letters=letter, approvers={"finance": PEOPLE})
+    return GateHost(**known, mail=Outbox(), letters=letter, approvers={"finance": PEOPLE})
 
 
 def handle(event: dict[str, Any], context: Any) -> Any:
     """Do what the function of this role does."""
-    task = parse_task(event, context, _steps().clock.now())
+    return perform(event, context, _steps(), _gates)
+
+
+def perform(event: dict[str, Any], context: Any, steps: StepHost, gates: Callable[[], GateHost]) -> Any:
+    """Do what the function of this role does, over these hosts."""
+    task = parse_task(event, context, steps.clock.now())
     if os.environ["ROLE"] == "StepFunction":
-        return run_step(_steps(), task)
+        return run_step(steps, task)
     if os.environ["ROLE"] == "GateFunction":
-        return run_gate(_gates(), task)
-    return control(_steps(), task, os.environ["UNWIND"])
+        return run_gate(gates(), task)
+    return control(steps, task, os.environ["UNWIND"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from behaviour import TOOLS, behave, reply
 from family import Generated, family
 from graphs import given
-from invariants import check
+from invariants import check_run
 from machine import UNWIND, Execution, World
 from order import disorder
 from outcome import Result, Stuck, result_of
@@ -76,7 +76,7 @@ def finished(world: World) -> Result:
         # A part is stopped when its map has failed; what it did then stands, as it does in one execution.
         stopped = member.head.ended == "stopped" and not member.records.run.part
         assert not stopped, f"the run ended as stopped: {member.head.reason}"
-        check(member)
+        check_run(member)
         wrong = disorder(member, world.blobs)
         assert not wrong, "; ".join(wrong)
     return result_of(members, world.blobs)
