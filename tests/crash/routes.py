@@ -192,7 +192,7 @@ def event() -> StepPlan:
 
 
 def agent() -> StepPlan:
-    spec = {"model": ["claude-haiku-4-5", "gpt-5-mini"], "system": None, "prompt": "Write a line."}
+    spec = {"model": ["claude-haiku-4-5"], "system": None, "prompt": "Write a line."}
     return bodies.plan("draft", "agent", (), spec=spec, retry=Retry(2), timeout=60.0)
 
 
