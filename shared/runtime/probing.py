@@ -172,14 +172,15 @@ def decide_probe(seen: Snapshot, asked: Step, told: _Told, now: int) -> Change[S
         return Change(probed, (replace(probed, failure=failure),), (note,))
     failure = Failure("transient", f"It did not happen. {told.text}"[:2000])
     failed = replace(probed, status="failed", failure=failure, reason=None)
-    return Change(failed, (_unparked(seen, step), failed, *_main(seen, step)), (note,))
+    others = _main(seen, step)
+    return Change(failed, (_unparked(seen, failed, *others), failed, *others), (note,))
 
 
 def _found(seen: Snapshot, step: Step, outcome: Outcome, now: int, note: Note) -> Change[Step | None]:
     closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 2), reason=None)
     others = protocol.beside(closed, seen)
     done = Note("step_completed", step.path, step.attempt, {"by": "reconcile"})
-    return Change(closed, (_unparked(seen, step), closed, *others), (note, done))
+    return Change(closed, (_unparked(seen, closed, *others), closed, *others), (note, done))
 
 
 def _main(seen: Snapshot, step: Step) -> tuple[Step, ...]:
@@ -190,10 +191,11 @@ def _main(seen: Snapshot, step: Step) -> tuple[Step, ...]:
     return (replace(main, status="failed", reason=None),)
 
 
-def _unparked(seen: Snapshot, step: Step) -> Head:
-    """Return the head without the one that waited for a person's word: the step, or the one that it stands in for."""
-    main = seen.step(step.path.removesuffix(FALLBACK)) or step
-    return replace(seen.head, paused=seen.head.paused - (main.status in protocol.PARKED))
+def _unparked(seen: Snapshot, *steps: Step) -> Head:
+    """Return the head when these steps wait for a person's word no more: a call's own, and what it stood in for."""
+    before = (seen.step(step.path) for step in steps)
+    freed = sum(step is not None and step.status in protocol.PARKED for step in before)
+    return replace(seen.head, paused=seen.head.paused - freed)
 
 
 def check_conclusive(answer: Answer, plan: StepPlan) -> None:

@@ -6,12 +6,16 @@ import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from faults import KINDS, Tap
-from routes import ROUTES, calls_of, plans_of
+from routes import ROUTES, calls_of
+
+from shared.runtime.scopes import COMPENSATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from play import Play
+
+    from shared.ledger.records import Step
 
 
 class Fault(NamedTuple):
@@ -64,22 +68,19 @@ def _judged(route: str, play: Play, live: int, faults: tuple[Fault, ...]) -> str
     allowed |= {"failed"} if len(faults) > 1 else set()
     if ended not in allowed:
         return f"ended as {ended}: {play.world.head.reason}"
-    expected = done(route, play)
+    expected = done(play)
     return None if live == expected else f"{live} effects stand, the records say {expected}"
 
 
-def done(route: str, play: Play) -> int:
-    """Return how many effects stand, by the records of the run and its parts."""
-    world = play.world
-    if world.unit.manifest.slots or any(plan.split or plan.apart or plan.turns for plan in plans_of(world)):
-        steps = [step for run in play.runs() for step in play.seen(run).records.steps()]
-        return sum(
-            step.status == "completed" and step.call is not None and step.call.risk != "read" and step.step != "bad"
-            for step in steps
-            if not step.path.endswith("/compensate")
-        )
-    paying = route.startswith("pay")
-    step = world.records.step("pay" if paying else "post")
-    completed = step is not None and step.status == "completed"
-    assert paying or (world.head.ended == "completed") == completed
-    return completed
+def done(play: Play) -> int:
+    """Return how many effects stand, by the records of the run and its children."""
+    steps = [step for run in play.runs() for step in play.seen(run).records.steps()]
+    standing = sum(_stands(step) for step in steps)
+    if play.world.unit.manifest.workflow == "invoice":
+        assert (play.world.head.ended == "completed") == bool(standing)
+    return standing
+
+
+def _stands(step: Step) -> bool:
+    effect = step.call is not None and step.call.risk != "read"
+    return effect and step.status == "completed" and not step.path.endswith(COMPENSATE)

@@ -28,16 +28,20 @@ from shared.runtime.host import plan_of
 from shared.runtime.mending import Finding
 from shared.runtime.outbox import send
 from shared.runtime.parking import Order, Raise, resume_step
+from shared.runtime.probing import doubtful
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.scopes import COMPENSATE, is_part
 from shared.runtime.sweep import Bounds, SweepHost, sweep
 from shared.runtime.task import Task, placed
+from shared.runtime.waits import deliver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from shared.compiler import Unit
     from shared.ledger.records import Run, Step
+    from shared.runtime.waits import Arrival
 
 PAUSE = 600
 """Seconds after which people look at a run again."""
@@ -53,7 +57,8 @@ def wanted(item: dict[str, Any]) -> bool:
 class Play:
     """One run and everybody around it. ``act`` is what a person does once, at the first open gate.
 
-    ``healers`` name the methods that do what dead processes have left.
+    ``healers`` name the methods that do what dead processes have left; ``sends`` is the event that a wait waits for,
+    sent ``early`` or when it is awaited; ``beside`` are the workflows of child runs.
     """
 
     world: World
@@ -63,6 +68,9 @@ class Play:
     verdict: str = "retry"
     doubt: str = "skip"
     resumes: bool = False
+    sends: Arrival | None = None
+    early: bool = False
+    beside: tuple[Unit, ...] = ()
     executions: dict[tuple[str, str], Execution] = field(default_factory=dict)
     acted: bool = False
     healers: tuple[str, ...] = ("stream", "finalise")
@@ -103,6 +111,9 @@ class Play:
     def to_the_end(self) -> World:
         self.start()
         if self.world.run:
+            if self.early:
+                self.heal()  # the stream begins with the run's first record
+                self.send()
             for _ in range(40):
                 self.settle()
                 if self.over() and not (self.stalling and self.stalling.zombie):
@@ -140,6 +151,8 @@ class Play:
             pass
         elif self.parked():
             self.attend()
+        elif self.awaited():
+            self.send()
         elif open_gates and (not self.acted or open_gates[0].dispatch > 1):
             self.acted = True
             self.act(self)
@@ -150,6 +163,20 @@ class Play:
         else:
             head, waiting = self.world.head, {name: each.waiting for name, each in self.executions.items()}
             raise AssertionError(f"nothing will ever move this run: {head}, waiting {waiting}")
+
+    def awaited(self) -> bool:
+        """Tell whether a step of the run waits for an event."""
+        records = self.world.records
+        steps = (records.step(park.path) for park in records.parks() if park.kind == "event")
+        return any(step and not step.settled for step in steps)
+
+    def send(self) -> None:
+        """Send the event; who hears that this failed asks whether it has come, and sends it once more if not."""
+        sends, task = self.sends, self.task(self.world.run, "")
+        assert sends
+        for _ in range(2):
+            if not self.world.records.kept():
+                self.safely(lambda: deliver(self.world.steps, task, sends))
 
     def _within_budget(self, run: Run) -> None:
         """What a map or a loop was given together is never more than its budget: nobody raises it here."""
@@ -199,10 +226,17 @@ class Play:
         known = self.executions.keys() | self._walking
         new = [name for name in self.world.engine.executions if name not in known]
         for name in new:
-            asl = unwind_machine() if name[0] == UNWIND else self.world.unit.asl
+            asl = self.machine(name[0])
             with self.walking(name):
                 self.executions[name] = Execution(self.world, asl, self.world.engine.executions[name])
         return bool(new)
+
+    def machine(self, arn: str) -> dict[str, Any]:
+        """Return the compiled machine of that name."""
+        if arn == UNWIND:
+            return unwind_machine()
+        units = {unit.manifest.workflow: unit for unit in (self.world.unit, *self.beside)}
+        return units[arn.split(":")[1]].asl
 
     @contextmanager
     def walking(self, name: tuple[str, str]) -> Generator[None]:
@@ -267,7 +301,7 @@ class Play:
         if step.failure and step.failure.level == "step":  # lost attempts have used up what the step may cost
             order = replace(order, more=Raise(usd=Decimal("0.10"), tokens=10_000))
         if step.status == "unknown":
-            result = self.found(step)
+            result = self.found(doubtful(self.seen(run).records, step))
             order = Order(self.doubt, "ops") if result is None else Order("accept", "ops", result=result)
         elif step.path.endswith(COMPENSATE):
             order = Order("retry", "ops")
@@ -276,7 +310,7 @@ class Play:
     def task(self, run: str, path: str) -> Task:
         world = self.seen(run)
         scope, step = placed(path)
-        where = (scope, world.run, world.tenant, world.unit.manifest.workflow, 1, world.head.epoch)
+        where = (scope, world.run, world.tenant, world.records.run.workflow, 1, world.head.epoch)
         return Task("resume", step, *where, "", "person", 0)
 
     def cancel(self) -> None:

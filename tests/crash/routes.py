@@ -2,85 +2,31 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import agents
 import bodies
 import invoices
+from far_sides import Bank, Erp
 from faults import Tap
 from machine import FINANCE, World
 from play import Play
 
 from shared.budget.tenant import set_limits
 from shared.compiler import compile_manifest
-from shared.errors import PermanentFailure
+from shared.errors import PermanentFailure, TransientFailure
 from shared.manifest import YEAR, Edge, Limits, Manifest, Retry, StepPlan
 from shared.runtime.gates import Word
-from shared.testing import FakeModels, FakeTools
+from shared.runtime.waits import Arrival
+from shared.testing import FakeModels, FakeTools, FixedDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.budget.shards import Amounts
     from shared.runtime.parking import Resumption
-
-
-class Erp:
-    """The far side: one document a key, however often it is asked."""
-
-    def __init__(self) -> None:
-        self.documents: dict[str, str] = {}
-
-    def post(self, _: Any, call: Any) -> dict[str, Any]:
-        return {"document": self._put(call.idempotency_key)}
-
-    def _put(self, key: str) -> str:
-        self.documents.setdefault(f"D-{key[:8]}", "posted")
-        return f"D-{key[:8]}"
-
-    def void(self, arguments: dict[str, Any], _: Any) -> dict[str, Any]:
-        self.documents[arguments["document"]] = "void"
-        return {"document": arguments["document"], "status": "void"}
-
-    def find(self, arguments: dict[str, Any], _: Any) -> dict[str, Any]:
-        document = f"D-{arguments['key'][:8]}"
-        there = document in self.documents
-        return {"count": int(there), "document": document if there else ""}
-
-    def found(self, step: Any) -> Any:
-        document = next(iter(self.documents), None)
-        return {"document": document} if document else None
-
-    def mine(self, step: Any) -> Any:
-        document = f"D-{step.call.key[:8]}" if step.call else ""
-        return {"document": document} if document in self.documents else None
-
-    @property
-    def live(self) -> int:
-        return sum(status == "posted" for status in self.documents.values())
-
-
-class Bank:
-    """A far side without keys: every call that arrives is one more transfer."""
-
-    def __init__(self) -> None:
-        self.transfers = 0
-
-    def pay(self, *_: Any) -> dict[str, Any]:
-        self.transfers += 1
-        return {"transfer": self.transfers}
-
-    def find(self, *_: Any) -> dict[str, Any]:
-        return {"transfer": self.transfers, "count": self.transfers}
-
-    def found(self, _: Any) -> Any:
-        return {"transfer": 1} if self.transfers else None
-
-    @property
-    def live(self) -> int:
-        return self.transfers
 
 
 @dataclass(frozen=True)
@@ -131,6 +77,7 @@ def payment(
 
 
 FIND = {"tool": "find", "with": {"key": "${ call.idempotency_key }"}, "found": "result.count > 0"}
+PAID = Arrival("e1", "paid", {"amount": 9})
 ROOM = 120
 """History events that make a map of four items fall into two parts."""
 
@@ -224,6 +171,78 @@ def resumed(*plans: StepPlan, room: int) -> Callable[[Tap], Any]:
     return make
 
 
+def shape(
+    *plans: StepPlan, templates: tuple[StepPlan, ...] = (), child: StepPlan | None = None, **more: Any
+) -> Callable[[Tap], Any]:
+    """Return a route through steps as they are, in one execution; ``child`` is the only step of a workflow beside."""
+
+    def make(tap: Tap) -> tuple[Play, Erp]:
+        erp = Erp()
+        tools = FakeTools({"post": erp.post, "void": erp.void, "find": erp.find, "check": refuse_wrong, "busy": busy})
+        whole = bodies.manifest(*plans)
+        whole = replace(whole, steps={**whole.steps, **{one.id: one for one in templates}})
+        world = World(compile_manifest(whole), FakeModels(busy_once()), tools)
+        beside = [compile_manifest(bodies.manifest(child, name="child", budget=Limits(steps=9)))] if child else []
+        world.define(FixedDefinitions(world.unit.manifest, *(unit.manifest for unit in beside)))
+        found = erp.by_hand if templates else erp.mine
+        return Play(world, lambda _: None, tap, found, beside=tuple(beside), **more), erp
+
+    return make
+
+
+def checked_items() -> StepPlan:
+    """Return a map, in the run itself, of which one item fails before it posts."""
+    call = {"tool": "check", "with": {"what": "${ thing }"}, "compensate": None, "reconcile": None}
+    check = bodies.plan("check", "tool", (), spec=call, on_error="fail")
+    return bodies.each(check, post("post", "check"), over=["good", "wrong"])
+
+
+def child() -> StepPlan:
+    spec = {"workflow": "child", "version": None, "with": {}}
+    return bodies.plan("sub", "sub_workflow", (), spec=spec, timeout=float(YEAR))
+
+
+def hopeless(fallback: str) -> StepPlan:
+    """Return a step that fails however often it is tried, and that another one stands in for."""
+    call = {"tool": "busy", "with": {}, "compensate": None, "reconcile": None}
+    return bodies.plan("try", "tool", (), spec=call, retry=Retry(1), fallback=fallback)
+
+
+def event() -> StepPlan:
+    spec = {"event": {"name": "paid", "match": "event.amount > 5", "timeout": 3600.0}}
+    return bodies.plan("paid", "wait", (), timeout=3600.0, spec=spec)
+
+
+def agent() -> StepPlan:
+    spec = {"model": ["claude-haiku-4-5"], "system": None, "prompt": "Write a line."}
+    return bodies.plan("draft", "agent", (), spec=spec, retry=Retry(2), timeout=60.0)
+
+
+def wrong(*needs: str) -> StepPlan:
+    """Return a step that fails, and the run with it."""
+    call = {"tool": "check", "with": {"what": "wrong"}, "compensate": None, "reconcile": None}
+    return bodies.plan("wrong", "tool", needs, spec=call, on_error="fail")
+
+
+def busy_once() -> Callable[[Any], str]:
+    """Return a model that is busy when it is asked for the first time."""
+    asked: list[Any] = []
+
+    def answer(request: Any) -> str:
+        asked.append(request)
+        return "a line" if len(asked) > 1 else busy()
+
+    return answer
+
+
+def busy(*_: Any) -> Any:
+    raise TransientFailure("Come back later.")
+
+
+def refuse_wrong(arguments: dict[str, Any], _: Any) -> str:
+    return refuse() if arguments["what"] == "wrong" else "fine"
+
+
 def approve(play: Play) -> None:
     play.decide(Word("approved", FINANCE[0].email))
 
@@ -263,6 +282,17 @@ ROUTES = {
     "split budget": Route(posting(own(items(), steps=8), room=150), "completed"),
     "time-out": Route(posting(own(asking(items(end=2)), timeout=3600.0), room=10_000), "failed"),
     "slots": Route(posting(post("a"), post("b"), post("c"), slots=1, room=10_000), "completed"),
+    "map": Route(shape(checked_items()), "completed"),
+    "loop": Route(shape(bodies.loop(post(), until="loop.iteration >= 2", times=3)), "completed"),
+    "sub-workflow": Route(shape(child(), child=post()), "completed"),
+    "sub-workflow, failed": Route(shape(child(), wrong("sub"), child=post()), "failed"),
+    # The branch of the await comes first, so that it waits when the other source settles.
+    "await": Route(shape(post("a"), post("b"), post("c", "b"), post("d", "a", "b")), "completed"),
+    "fallback": Route(shape(hopeless("post"), templates=(post(),)), "completed"),
+    "undone fallback": Route(shape(hopeless("post"), wrong("try"), templates=(post(),)), "failed"),
+    "event": Route(shape(event(), post("post", "paid"), sends=PAID), "completed"),
+    "early event": Route(shape(event(), post("post", "paid"), sends=PAID, early=True), "completed"),
+    "agent": Route(shape(agent()), "completed"),
 }
 
 
@@ -273,8 +303,9 @@ def made(route: str, tap: Tap, healers: tuple[str, ...] = ("stream", "finalise")
     return play, far_side
 
 
+@cache
 def calls_of(route: str, *healers: str) -> tuple[str, ...]:
     """Return the calls that the route makes when nothing goes wrong."""
     play, _ = made(route, tap := Tap(), healers or ("stream", "finalise"))
     play.to_the_end()
-    return tuple(copy.copy(tap.calls))
+    return tuple(tap.calls)

@@ -44,7 +44,7 @@ def quietly(play, call, one):
 
 def judge(route, play, far_side):
     assert play.world.head.ended == ROUTES[route].ends
-    assert far_side.live == done(route, play)
+    assert far_side.live == done(play)
 
 
 CASES = [(route, number) for route in ROUTES for number in range(deliveries_of(route))]

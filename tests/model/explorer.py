@@ -39,11 +39,16 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One thing that can happen. Faults, people and time-outs are optional: where nothing else is left, all rests."""
+    """One thing that can happen. Faults, people and time-outs are optional: where nothing else is left, all rests.
+
+    ``act`` says what is done to the world: ``applied`` or ``repeated`` with actor, operation and answer, or what the
+    environment does; empty = nothing that the world's records show.
+    """
 
     label: str
     state: State
     optional: bool = False
+    act: tuple[Any, ...] = ()
 
 
 class Model:
@@ -95,7 +100,7 @@ class Explored:
 
 
 @dataclass(slots=True)
-class _Exploration:
+class Exploration:
     model: Model
     came_from: dict[State, tuple[State | None, str]] = field(default_factory=dict)
     violations: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -144,13 +149,15 @@ class _Exploration:
             yield Move(f"{name} returns {value}", State(self.model.returned(world, actor, value), others, faults))
             return
         after, answer = self.model.apply(world, actor, value)
-        yield Move(f"{name} {value} -> {answer}", State(after, _told(actors, place, answer), faults))
+        done = ("applied", actor, value, answer)
+        yield Move(f"{name} {value} -> {answer}", State(after, _told(actors, place, answer), faults), act=done)
         if faults and value[0] in self.model.unrepeated:
             lost = State(after, _told(actors, place, LOST), faults - 1)
-            yield Move(f"{name} {value}, answer lost", lost, optional=True)
+            yield Move(f"{name} {value}, answer lost", lost, optional=True, act=done)
         elif faults and (again := self.model.apply(after, actor, value)) != (after, answer):
             repeated = State(again[0], _told(actors, place, again[1]), faults - 1)
-            yield Move(f"{name} {value}, answer lost, repeated -> {again[1]}", repeated, optional=True)
+            label = f"{name} {value}, answer lost, repeated -> {again[1]}"
+            yield Move(label, repeated, optional=True, act=("repeated", actor, value, again[1]))
 
 
 def _told(actors: tuple[Actor, ...], place: int, answer: Any) -> tuple[Actor, ...]:
@@ -173,7 +180,7 @@ def explore(model: Model, faults: int, *, until: str | None = None, limit: int =
 def _explore(model: Model, faults: int, until: str | None, limit: int) -> Explored:
     world, actors = model.start()
     first = State(world, actors, faults)
-    seen = _Exploration(model, {first: (None, "")})
+    seen = Exploration(model, {first: (None, "")})
     queue = deque((first,))
     while queue and len(seen.came_from) <= limit and until not in seen.violations:
         state = queue.popleft()

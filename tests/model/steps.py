@@ -192,7 +192,9 @@ class Protocol(Model):
         happened = step.effects > 0
         changes = {"status": "completed"} if happened else {"status": "new", "redispatched": True}
         world = state.world.step(index, **changes).task(index, status="again")
-        yield Move(f"person: {index} did {'' if happened else 'not '}happen", state._replace(world=world))
+        yield Move(
+            f"person: {index} did {'' if happened else 'not '}happen", state._replace(world=world), act=("person",)
+        )
 
     # Invariants
 
@@ -258,7 +260,8 @@ class Sound(Protocol):
         if not step.over and self.risk != "read":
             return world, "later"
         if self.risk == "irreversible":
-            return world.charge().step(index, status="unknown", held=False).event(), "unknown"
+            lost = {"status": "unknown", "held": False, "fence": step.fence + 1}
+            return world.charge().step(index, **lost).event(), "unknown"
         # Whether or not the next attempt fits, what the lost one holds is charged, and its fence is over.
         return self.admit(world.charge().step(index, status="new", held=False, fence=step.fence + 1), index, actor)
 
