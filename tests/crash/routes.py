@@ -292,7 +292,7 @@ ROUTES = {
     "undone fallback": Route(shape(hopeless("post"), wrong("try"), templates=(post(),)), "failed"),
     "event": Route(shape(event(), post("post", "paid"), sends=PAID), "completed"),
     "early event": Route(shape(event(), post("post", "paid"), sends=PAID, early=True), "completed"),
-    "agent": Route(shape(agent()), "completed"),
+    "plain agent": Route(shape(agent()), "completed"),
 }
 
 
