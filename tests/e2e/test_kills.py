@@ -18,8 +18,8 @@ def cloud(tmp_path_factory):
 def test_a_worker_killed_at_any_call_loses_nothing_and_repeats_nothing(cloud):
     tally = at_each_call(cloud, plain=("after",), gated=("before", "after"))
     assert not tally.violations, "\n".join(tally.violations)
-    assert tally.kills >= (tally.runs - 2) * 0.8, "processes have not died as planned"
-    assert tally.states["completed"] >= 0.9 * tally.runs, tally.states
+    assert tally.kills >= (tally.runs - 2) * 0.7, "processes have not died as planned"
+    assert tally.states["completed"] >= 0.8 * tally.runs, tally.states
 
 
 def test_twelve_runs_at_once_survive_random_kills_and_stopped_executions(cloud):

@@ -212,9 +212,9 @@ def at_random(cloud: KillCloud, seconds: float, seed: int = 1) -> Tally:
     journals = [cloud.begin(workflow_of(number)) for number in range(AT_ONCE)]
     moving, stops = list(journals), 0
     while time.monotonic() < until:
-        time.sleep(rolled.uniform(0.05, 0.3))
+        time.sleep(rolled.uniform(0.02, 0.12))
         kills += cloud.kill(rolled)
-        if rolled.random() < 0.1:
+        if rolled.random() < 0.05:
             stops += cloud.stop(rolled.choice(moving))
             cloud.sweep(moving)
         moving = [journal for journal in moving if not cloud.rests(journal)]
