@@ -101,7 +101,7 @@ def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) 
         return False
     if task.error not in TIMEOUTS and step.retries < ENTRY_RETRIES and not closed(seen, task.scope):
         return False
-    stop_child(host, task.tenant, step.child or "", "timed_out", "its parent's step timed out", unwind_machine)
+    stop_child(host, seen, step.child or "", "timed_out", "its parent's step timed out", unwind_machine)
     return True
 
 

@@ -188,7 +188,8 @@ def answer_parent(host: Host, tenant: str, child: str) -> bool:
 
     Returns whether anybody still waited for the answer.
     """
-    ended = Journal(host.store, host.clock, tenant, child).read_all()
+    below = Journal(host.store, host.clock, tenant, child)
+    ended = below.read_all()
     if not ended.run.parent or not ended.head.ended:
         return False
     parent, path = ended.run.parent.split("|", 1)
@@ -197,7 +198,13 @@ def answer_parent(host: Host, tenant: str, child: str) -> bool:
     seen = journal.read(["RUN", f"STEP#{path}", f"PARK#{path}", *whole])
     failed = _failed_part(host, ended)
     end = ChildEnd(child, _outcome(host, ended), ended.head.active_left or 0, host.clock.now(), failed)
-    step, after = journal.transact(seen, lambda again: decide_end(again, path, end))
+
+    def decide(again: Snapshot) -> Change[Step | None]:
+        now = below.read([]).head  # after the parent was read: it may go on in a later epoch by now
+        over = now.ended and now.epoch == ended.head.epoch
+        return decide_end(again, path, end) if over else Change(None)
+
+    step, after = journal.transact(seen, decide)
     if step is None:
         return False
     task = run_task(after.run, after.head.epoch, path)
@@ -288,12 +295,21 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
     return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed, *others), (note,))
 
 
-def stop_child(host: Host, tenant: str, child: str, ending: Ending, reason: str, unwind_machine: str) -> bool:
+def stop_child(host: Host, parent: Snapshot, child: str, ending: Ending, reason: str, unwind_machine: str) -> bool:
     """Ask a child to end. Returns whether it has ended; it answers its parent then."""
-    journal = Journal(host.store, host.clock, tenant, child)
+    journal = Journal(host.store, host.clock, parent.run.tenant, child)
     try:
-        request(host, journal, ending, reason, unwind_machine)
+        request(host, journal, ending, reason, unwind_machine, late=lambda: is_late(host, parent))
     except Conflict:
-        answer_parent(host, tenant, child)
+        answer_parent(host, parent.run.tenant, child)
         return True
     return False
+
+
+def is_late(host: Host, parent: Snapshot) -> bool:
+    """Tell whether a parent is in a later epoch than when it was read: its children may go on in theirs.
+
+    Asked after the child was read: a child's epoch begins in one transaction with its parent's step.
+    """
+    now = Journal(host.store, host.clock, parent.run.tenant, parent.run.id).read([])
+    return now.head.epoch != parent.head.epoch

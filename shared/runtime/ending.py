@@ -11,6 +11,8 @@ from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import entry_of, root_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from shared.ledger.records import Ending, Head
     from shared.runtime.host import Host
     from shared.runtime.journal import Journal
@@ -27,16 +29,26 @@ def begin(head: Head, ending: Ending, reason: str) -> tuple[Head, Note]:
     return replace(head, unwinding=ending, reason=reason), note
 
 
-def request(
-    host: Host, journal: Journal, ending: Ending, reason: str, unwind_machine: str, *, epoch: int | None = None
+def request(  # noqa: PLR0913 - each says something else
+    host: Host,
+    journal: Journal,
+    ending: Ending,
+    reason: str,
+    unwind_machine: str,
+    *,
+    epoch: int | None = None,
+    late: Callable[[], bool] = lambda: False,
 ) -> Snapshot:
     """Ask the run to end as ``ending`` and see to it that it is unwound.
 
-    Raises Conflict when it has ended already, or is not in ``epoch`` any more, if that is given.
+    Raises Conflict when it has ended already, or is not in ``epoch`` any more, if that is given, or when the request is
+    ``late``, which is asked after the run was read.
     """
 
     def decide(seen: Snapshot) -> Change[None]:
         head = seen.head
+        if late():
+            raise Conflict("Who asks for the run's end has been overtaken by a later epoch.", code="epoch_over")
         if epoch not in {None, head.epoch}:
             raise Conflict(f"The run is in epoch {head.epoch}, not {epoch} any more.", code="epoch_over")
         if head.ended:

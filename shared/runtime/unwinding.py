@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shared.budget.tenant import give_back
 from shared.ledger.records import Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
-from shared.runtime.children import answer_parent, living, stop_child
+from shared.runtime.children import answer_parent, is_late, living, stop_child
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.probing import next_probe
@@ -212,7 +212,7 @@ def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind
     alive = [step for step in seen.steps() if living(step) and step.path.startswith(prefix)]
     why = f"its parent run {seen.run.id} ends"
     ended = [
-        stop_child(host, seen.run.tenant, step.child or "", apart if is_apart(step) else ending, why, unwind_machine)
+        stop_child(host, seen, step.child or "", apart if is_apart(step) else ending, why, unwind_machine)
         for step in alive
     ]
     return not all(ended)
@@ -260,7 +260,7 @@ def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_
     below = Journal(host.store, host.clock, seen.run.tenant, part.child or "")
     known = below.read_all()
     if known.head.ended in _KEPT and any(map(_to_undo, known.steps())):
-        _, known = below.transact(known, lambda again: _reopened(again, ending, reason))
+        _, known = below.transact(known, lambda again: _reopened(again, ending, reason, late=is_late(host, seen)))
     if known.head.ended:
         undid = any(step.status == "compensated" for step in known.steps())
         journal.transact(seen, lambda again: _undone(again, part.path, undid=undid))
@@ -288,8 +288,8 @@ _KEPT = frozenset({"completed", "stopped", "timed_out"})
 """Endings of a part that undo nothing."""
 
 
-def _reopened(seen: Snapshot, ending: Ending, reason: str) -> Change[None]:
-    if seen.head.ended not in _KEPT:
+def _reopened(seen: Snapshot, ending: Ending, reason: str, *, late: bool) -> Change[None]:
+    if seen.head.ended not in _KEPT or late:
         return Change(None)
     head, note = begin(replace(seen.head, ended=None, ended_at=None), ending, reason)
     return Change(None, (head,), (note,))
