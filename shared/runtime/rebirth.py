@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 
 def is_to_go_on(step: Step | None) -> bool:
-    """Tell whether the step had a child in an earlier epoch, which has not answered it with a result."""
-    return step is not None and step.status == "ready" and step.child is not None
+    """Tell whether the step had a child in an earlier epoch, which has not answered it with a result.
+
+    In the present epoch it has not begun, though it may have been tried: a child of that epoch is another matter.
+    """
+    return step is not None and step.child is not None and step.started is None and not step.settled
 
 
 def resume_child(host: Host, task: Task, journal: Journal, seen: Snapshot) -> Step:
