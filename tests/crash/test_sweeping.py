@@ -1,6 +1,6 @@
-"""Every single fault at every call of a run whose table's stream and ended executions nobody hears of.
+"""Single faults at every call of a run whose table's stream and ended executions nobody hears of.
 
-Only the sweeper heals, and the faults strike at its own calls too.
+Only the sweeper heals, and the faults strike at its own calls too. A share of them, another one every day.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import pytest
 from faults import KINDS, Tap
 from matrix import done
 from routes import ROUTES, calls_of, made
+from test_pairs import SHARE
 
+SHARES = 6
 CASES = [
     (route, number, call, kind)
     for route in ROUTES
     for number, call in enumerate(calls_of(route, "sweep"))
     for kind in KINDS[call]
     if kind != "own write"
-]
+][SHARE % SHARES :: SHARES]
 
 
 @pytest.mark.parametrize(("route", "number", "call", "kind"), CASES)

@@ -19,6 +19,7 @@ from shared.errors import Conflict, NotFound
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.host import plan_of
 from shared.runtime.parking import Order, resume_step
+from shared.runtime.probing import next_probe
 from shared.runtime.scopes import COMPENSATE, FALLBACK
 from shared.runtime.task import run_task
 from shared.runtime.waits import Arrival, deliver
@@ -93,9 +94,18 @@ class _Outside:
 
     # --- paused steps ----------------------------------------------------------------------------------------------
 
+    def _is_asked_about(self, step: Step) -> bool:
+        """Tell whether the far side will be asked about the step's call before a person is."""
+        if step.status != "unknown":
+            return False
+        found = next_probe(self.run.manifest, self.run.records, self.host.clock.now())
+        asks = found is not None and found[0].path.startswith(step.path)
+        return asks if self.run.head.unwinding else (step.action or {}).get("action") == "retry"
+
     def _orders(self, counts: Counter[tuple[str, str]], held: Container[str]) -> Iterator[Say]:
         for step in self.run.records.steps():
-            if step.status in {"paused", "unknown"} and not step.settled and step.path not in held:
+            waits = step.status in {"paused", "unknown"} and not step.settled and step.path not in held
+            if waits and not self._is_asked_about(step):
                 nth = counts["step_paused", step.path] + counts["step_unknown", step.path]
                 yield lambda step=step, nth=nth: self._order(step, nth)
 
