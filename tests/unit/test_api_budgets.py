@@ -36,6 +36,12 @@ def test_an_audited_run_starts_all_the_same_and_tells_what_was_missing():
     assert read(world.store, "acme").left["usd"] < 0
 
 
+def test_only_an_admin_lifts_the_limits_of_a_run():
+    world, body = fresh(), {"input": {"document": "x"}, "budget_mode": "audit"}
+    assert problem(ask(world, "POST", RUNS, body, token=world.token("operator"))) == (403, "forbidden")
+    assert ask(world, "POST", RUNS, body | {"budget_mode": "enforce"}, token=world.token("operator")).status == 201
+
+
 @pytest.mark.parametrize("mode", ["off", "", None, ["audit"], True])
 def test_another_mode_is_refused(mode):
     body = {"input": {"document": "x"}, "budget_mode": mode}
