@@ -73,7 +73,8 @@ def _did(event: Event) -> str:
     reason = str(event.data.get("reason", ""))
     if event.type != "step_skipped" or reason.startswith("when is false"):
         return "run"
-    return "nothing" if reason.startswith(("the gate", "by ")) else "skip"
+    # A person has skipped it, or an agent's turn and the agent with it.
+    return "nothing" if reason.startswith(("the gate", "by ")) or "/turn[" in reason else "skip"
 
 
 def _refusals(events: Sequence[Event]) -> list[str]:
