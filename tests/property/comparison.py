@@ -133,7 +133,7 @@ def _later(graph: Mapping[str, StepPlan], step: str) -> set[str]:
 
 
 def _can_be_held(manifest: Manifest, path: str) -> bool:
-    """Tell whether a step can be held while others go on: it calls, leaves them a place, and no probe answers for it."""
+    """Tell whether a step can be held while others go on: it calls, leaves them a place, no probe answers."""
     splits = [plan_of(manifest, container_of(scope)).split for scope in enclosing(scope_of(path))[1:]]
     share = max((split.at_once for split in splits if split), default=1)
     plan = plan_of(manifest, path)
