@@ -104,14 +104,6 @@ def heaviest(layout: Layout, plans: Mapping[str, StepPlan]) -> tuple[str, int] |
     return None if name is None else (name, found[name])
 
 
-def step_events(plan: StepPlan) -> int:
-    """Return the most events that a step without a body can write.
-
-    Those are: every retry, the fallback, one parking, one attempt more.
-    """
-    return _own(plan, _EVENTS)
-
-
 @dataclass(frozen=True, slots=True)
 class _Costs:
     """What is counted: how much each kind of state weighs, and whether everything goes wrong."""

@@ -220,6 +220,11 @@ class Step(Record):
         """The sort key inside the run's partition."""
         return f"STEP#{self.path}"
 
+    @property
+    def uncertain(self) -> bool:
+        """Whether its last call may have had its effect although it failed."""
+        return self.call is not None and self.failure is not None and self.failure.uncertain
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gate(Record):

@@ -199,7 +199,7 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
 
 def _in_doubt(step: Step, plan: StepPlan) -> bool:
     """Tell whether only a person can say what became of the call: it may have happened, and nothing undoes it."""
-    return plan.risk == "irreversible" and protocol.uncertain(step)
+    return plan.risk == "irreversible" and step.uncertain
 
 
 def _leaves_doubt(case: Case, visit: Visit) -> bool:

@@ -38,7 +38,7 @@ _TOLD = frozenset({"failed", "timed_out", "skipped"})
 
 
 def _left_in_doubt(step: Step) -> bool:
-    return step.call is not None and step.call.risk != "read" and step.failure is not None and step.failure.uncertain
+    return step.uncertain and step.call is not None and step.call.risk != "read"
 
 
 def step_now(step: Step, epoch: int) -> Step:

@@ -212,10 +212,9 @@ class Journal:
         if not isinstance(head, Head):
             raise NotFound("There is no such run.")
         records["HEAD"] = replace(head, seq=head.seq + len(change.notes))
-        return records, [self.event(head, note, n) for n, note in enumerate(change.notes, 1)]
+        return records, [self._event(head, note, n) for n, note in enumerate(change.notes, 1)]
 
-    def event(self, head: Head, note: Note, after: int = 1) -> Event:
-        """Return a note as the event that stands ``after`` so many others behind the head's last one."""
+    def _event(self, head: Head, note: Note, after: int) -> Event:
         data = redacted(dict(note.data))
         # The head and the log give the same end: whoever rebuilds one from the other finds no difference.
         ends = head.ended is not None and note.type == f"run_{head.ended}"

@@ -269,5 +269,5 @@ def _resumed(
         failed, note = begin(head, "failed", f"step {step.path}: given up by {order.by}")
         return failed, replace(step, status="failed", ended=now), (note,)
     # What may have happened stays known: the next attempt looks for it first.
-    doubt = step.failure if protocol.uncertain(step) else None
+    doubt = step.failure if step.uncertain else None
     return head, replace(step, status="retrying", retries=0, failure=doubt, reason=None), ()

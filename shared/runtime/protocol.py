@@ -154,7 +154,7 @@ def _unknown(head: Head, step: Step, lost: Note) -> Change[Opening]:
 
 
 def _reserve(ask: Ask, seen: Snapshot, head: Head, step: Step, notes: tuple[Note, ...]) -> Change[Opening]:
-    interrupted = bool(notes) or uncertain(step)
+    interrupted = bool(notes) or step.uncertain
     if step.arguments and step.arguments.digest != ask.arguments.digest:
         raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
     refusals = _refusals(ask, head, step, seen)
@@ -189,16 +189,11 @@ def would_refuse(path: str, attempt: int, refusals: Iterable[rules.Refusal]) -> 
     return tuple(Note("budget_would_refuse", path, attempt, refusal.data()) for refusal in refusals)
 
 
-def uncertain(step: Step) -> bool:
-    """Tell whether the attempt before may have had its effect although it failed."""
-    return step.call is not None and step.failure is not None and step.failure.uncertain
-
-
 def in_doubt(step: Step | None) -> bool:
     """Tell whether a call that changes something may have happened, and nobody has said yet whether it did."""
     if step is None or step.settled:
         return False
-    return step.status == "unknown" or (uncertain(step) and step.call is not None and step.call.risk != "read")
+    return step.status == "unknown" or (step.uncertain and step.call is not None and step.call.risk != "read")
 
 
 def active_after(step: Step, now: int) -> int:
@@ -208,7 +203,7 @@ def active_after(step: Step, now: int) -> int:
 
 def unopened(step: Step, failure: Failure) -> Failure:
     """Return a failure that came before anything was opened: the doubt that it leaves is that of the call before."""
-    return dataclasses.replace(failure, uncertain=uncertain(step))
+    return dataclasses.replace(failure, uncertain=step.uncertain)
 
 
 def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:

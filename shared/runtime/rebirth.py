@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from shared.budget import rules
 from shared.ledger.records import Amount, Step
-from shared.ports import Key, Write
 from shared.runtime import protocol
 from shared.runtime.epochs import kept
 from shared.runtime.journal import Change, Journal, Note
@@ -22,7 +21,8 @@ from shared.runtime.scopes import is_part, range_of, whole_of
 from shared.runtime.steps import NotOpened
 
 if TYPE_CHECKING:
-    from shared.ledger.records import Head, Record, Run
+    from shared.ledger.records import Head, Run
+    from shared.ports import Write
     from shared.runtime.host import Host
     from shared.runtime.journal import Snapshot
     from shared.runtime.task import Task
@@ -81,16 +81,12 @@ class _Rebirth:
         if not self._is_unfinished(child):
             # What it left of its active time went back when it ended; its answer must not bring that once more.
             over = replace(child.head, active_left=child.head.active_left and 0)
-            return Change(waiting, (waiting,), elsewhere=(self._write(child, run), self._write(child, over)))
+            return Change(waiting, (waiting,), elsewhere=self.below.writes(child, Change(None, (over, run))))
         head = _within(next_epoch(child.head), seen.head, now)
         hold = Amount(head.left_usd or 0, head.left_tokens or 0, head.left_steps or 0)
         active = head.active_left / 1000 if head.active_left is not None else None
-        note = Note(
-            "child_resumed",
-            self.task.path,
-            waiting.attempt,
-            {"child": child.run.id, "epoch": head.epoch, "hold": protocol.shown(hold)},
-        )
+        told = {"child": child.run.id, "epoch": head.epoch, "hold": protocol.shown(hold)}
+        note = Note("child_resumed", self.task.path, waiting.attempt, told)
         above = rules.carve(seen.head, hold, active)
         writes = self._writes(seen.run, child, _limited(run, child.head, head), head)
         return Change(waiting, (above, replace(waiting, hold=hold)), (note,), writes)
@@ -110,14 +106,8 @@ class _Rebirth:
             run = replace(run, version=parent.version, hash=parent.hash, machine=parent.machine)
         whole = _whole(child)
         again = (_entered(whole, run, head.epoch),) if whole and is_part(run.part or "") else ()
-        event = self.below.event(child.head, Note("run_resumed", None, None, _told(run, head)))
-        return tuple(
-            self._write(child, record) for record in (replace(head, seq=head.began), listed(run, head), event, *again)
-        )
-
-    def _write(self, child: Snapshot, record: Record) -> Write:
-        known = child.records.get(record.sk)
-        return Write(Key(self.below.pk, record.sk), record.to_item(), known.rev if known else None)
+        note = Note("run_resumed", None, None, _told(run, head))
+        return self.below.writes(child, Change(None, (head, listed(run, head), *again), (note,)))
 
 
 def _whole(child: Snapshot) -> Step | None:

@@ -163,20 +163,10 @@ def raise_child(below, **more):
     resume_step(below.steps, job, Order("retry", "ops", more=Raise(**more)), UNWIND)
 
 
-def test_a_child_draws_nothing_and_a_raise_of_it_comes_from_what_its_parent_has_left():
-    w, run, below, inside = family(USD // 2)
-    assert figures(w) == (USD // 2, USD // 2, 0)
-    raise_child(below, usd=1 / 4)
-    assert (w.head.left_usd, w.records.run.limit_usd) == (0, USD // 2)
-    assert figures(w) == (USD // 2, USD // 2, 0)
-    assert (inside.go().status, run.go().status) == ("SUCCEEDED", "SUCCEEDED")
-    assert figures(w) == (7 * USD // 10, 0, 3 * USD // 10)
-    check(w)
-    check(below)
-
-
-def test_what_the_parent_lacks_is_raised_there_and_drawn_from_the_tenant():
-    w, run, below, inside = family(3 * USD // 10)
+@pytest.mark.parametrize("parent", [USD // 2, 3 * USD // 10], ids=["its parent has left", "its parent lacks"])
+def test_a_child_draws_nothing_and_a_raise_of_it_comes_from_its_parent_and_what_that_lacks_from_the_tenant(parent):
+    w, run, below, inside = family(parent)
+    assert figures(w)[1] == parent
     raise_child(below, usd=1 / 4)
     assert (w.head.left_usd, w.records.run.limit_usd) == (0, USD // 2)
     assert figures(w) == (USD // 2, USD // 2, 0)
