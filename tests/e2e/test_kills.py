@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kill_cloud import at_each_call, at_random, killing_cloud, stopped
+from kill_cloud import at_each_call, at_random, killed_and_stopped, killing_cloud, stopped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SECONDS = 5
@@ -34,3 +34,10 @@ def test_executions_stopped_from_outside_leave_runs_that_stop_and_can_be_resumed
     assert not tally.violations, "\n".join(tally.violations)
     assert tally.stops >= 4, "runs were over before they could be stopped"
     assert tally.states == {"completed": 6}
+
+
+def test_a_call_in_doubt_whose_run_is_stopped_is_answered_and_the_run_resumed(cloud):
+    tally = killed_and_stopped(cloud, range(6, 14))
+    assert not tally.violations, "\n".join(tally.violations)
+    assert tally.stops >= 6
+    assert tally.states == {"completed": 8}

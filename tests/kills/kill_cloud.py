@@ -24,8 +24,10 @@ from shared.runtime.gates import decide_gate
 from shared.runtime.host import Host
 from shared.runtime.journal import Journal
 from shared.runtime.mending import mend
+from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
+from shared.runtime.task import run_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,14 +89,28 @@ class KillCloud(Cloud):
         return Journal(self.host.store, self.host.clock, TENANT, run)
 
     def rests(self, journal: Journal) -> bool:
-        """Decide an open gate; tell whether nothing goes on any more."""
+        """Be the person whom a run waits for; tell whether nothing goes on any more."""
         seen = journal.read(["GATE#review"])
         gate = seen.gate("review")
+        if seen.head.unwinding and seen.head.state == "paused":
+            self._answer_doubts(journal)
+            return False
         if gate and gate.status == "open" and not seen.head.unwinding:
             with suppress(Conflict):  # the run is stopped just now
                 decide_gate(self.host, journal, "review", APPROVED)
             return False
         return bool(seen.head.ended) or (seen.head.state in AT_REST and not seen.head.unwinding)
+
+    def _answer_doubts(self, journal: Journal) -> None:
+        """Look at the far side for every call in doubt that a run's unwinding waits for, and say what has happened."""
+        seen = journal.read_all()
+        for step in seen.steps():
+            if step.status == "unknown" and step.call:
+                task = run_task(seen.run, seen.head.epoch, step.path)
+                done = any(effect["key"] == step.call.key for effect in self.sink.effects(seen.run.id))
+                accept = Order("accept", "ops", result={"document": step.call.key})
+                with suppress(Conflict):  # it was answered just now
+                    resume_step(self.host, task, accept if done else Order("did_not_happen", "ops"), UNWIND)
 
     def settle(self, journals: Iterable[Journal]) -> list[Journal]:
         """Wait until all rest; meanwhile the sweeper goes round. Returns those that do not in time."""
@@ -246,6 +262,26 @@ def stopped(cloud: KillCloud, count: int) -> Tally:
     tally.stops = stops
     if len(resumed) < stops:
         tally.violations.append(f"{stops} executions were stopped, and {len(resumed)} runs")
+    return tally
+
+
+def killed_and_stopped(cloud: KillCloud, numbers: Iterable[int]) -> Tally:
+    """Kill a run's process after each call of these numbers, stop its execution at once, resume what has stopped.
+
+    What was under way is in doubt while the run ends.
+    """
+    before, stops, journals = cloud.killed(), 0, list[Journal]()
+    for number in numbers:
+        cloud.look_after(journals)
+        journals.append(cloud.begin("plain", f"{number} after"))
+        until, died = time.monotonic() + PATIENCE, cloud.killed() + 1
+        while cloud.killed() < died and time.monotonic() < until and not cloud.rests(journals[-1]):
+            time.sleep(0.02)
+        stops += cloud.stop(journals[-1])
+    late = cloud.settle(journals)
+    late += cloud.settle([journal for journal in journals if cloud.resume(journal)])
+    tally = tallied(cloud, journals, late)
+    tally.kills, tally.stops = cloud.killed() - before, stops
     return tally
 
 
