@@ -59,12 +59,15 @@ _TRACING = (
     "xray:PutTraceSegments",
 )
 _ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
-# Every change of a head; decisions; answers to paused steps; events after which a person has to act.
+# Every change of a head; decisions; answers to paused steps; events after which a person has to act (ANNOUNCED).
 _FOLLOWED: tuple[dict[str, Any], ...] = (
     {"Keys": {"sk": {"S": ["HEAD"]}}},
     {"Keys": {"sk": {"S": [{"prefix": "GATE#"}]}}, "NewImage": {"status": {"S": ["approved", "rejected"]}}},
     {"Keys": {"sk": {"S": [{"prefix": "PARK#"}]}}, "NewImage": {"answer": {"S": [{"exists": True}]}}},
-    {"Keys": {"sk": {"S": [{"prefix": "EVENT#"}]}}, "NewImage": {"type": {"S": ["step_paused", "step_unknown"]}}},
+    {
+        "Keys": {"sk": {"S": [{"prefix": "EVENT#"}]}},
+        "NewImage": {"type": {"S": ["step_paused", "step_unknown", "gate_opened"]}},
+    },
 )
 # The longest that Lambda allows; a step's own time-out is enforced by its task's TimeoutSeconds.
 _STEP_SECONDS = 900
@@ -143,7 +146,14 @@ class EngineStack(Stack):
         gate = self._function("gate", GateEnvironment, "asks people for decisions", 60, **own)
         self.grants.write(gate, data.runs).read(gate, data.definitions).write_blobs(gate, data.blobs)
         self.grants.read_secret(gate, data.link_secret).answer_tasks(gate)
+        self._asked_again_rule().add_target(targets.LambdaFunction(gate.function, dead_letter_queue=self.dead_letters))
         return gate.may("ses:SendEmail", on=self._sender_identities())
+
+    def _asked_again_rule(self) -> events.Rule:
+        # No machine delivers a gate that is open once more: its step waits further on.
+        about, again = "A gate is open once more", {"again": [True]}
+        pattern = events.EventPattern(source=["signalbox"], detail_type=["Approval Requested"], detail=again)
+        return events.Rule(self, "AskedAgain", description=about, event_bus=self.data.bus, event_pattern=pattern)
 
     def _sender_identities(self) -> list[str]:
         # SES checks the identity that is verified: the address itself or its domain.
@@ -220,6 +230,7 @@ class EngineStack(Stack):
             self.grants.start(sweep, machine_).describe(sweep, machine_)
         self.grants.answer_tasks(sweep)
         sweep.may("states:DeleteStateMachineVersion", on=[self.grants.machines, f"{self.grants.machines}:*"])
+        sweep.may("states:DeleteStateMachine", on=[self.grants.machines])
         rule = events.Rule(
             self,
             "Sweeps",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 PAUSED = "Run Paused"
 """Detail-type: a step of a run waits until a person says how it goes on."""
+ASKED = "Approval Requested"
+"""Detail-type: a gate is open. ``again`` says that its step was called before, and that call did not happen."""
 _TOLD = ("reason", "level", "dimension")
 
 
@@ -23,13 +25,16 @@ def announcement(item: Item) -> Announcement | None:
     ``reason`` says why the run is paused; for ``budget_exceeded``, ``level`` and ``dimension`` say which limit.
     """
     data: Mapping[str, Any] = item.get("data", {})
-    if not str(item["sk"]).startswith("EVENT#") or item["type"] not in PAUSING:
+    if not str(item["sk"]).startswith("EVENT#") or item["type"] not in ANNOUNCED:
         return None
     _, tenant, _, run = str(item["pk"]).split("#", 3)
-    told = {"reason": "unknown_outcome", **{name: data[name] for name in _TOLD if name in data}}
     where = {"tenant": tenant, "run": run, "path": item.get("path"), "seq": item["seq"], "at": item["at"]}
-    return Announcement(PAUSED, f"run/{tenant}/{run}", {**where, **told})
+    if item["type"] in PAUSING:
+        told = {"reason": "unknown_outcome", **{name: data[name] for name in _TOLD if name in data}}
+        return Announcement(PAUSED, f"run/{tenant}/{run}", {**where, **told})
+    return Announcement(ASKED, f"run/{tenant}/{run}", {**where, "roles": data["roles"], "again": "dispatch" in data})
 
 
 PAUSING = ("step_paused", "step_unknown")
-"""Events after which a person has to act."""
+"""Events after which a person has to say how a step goes on."""
+ANNOUNCED = (*PAUSING, "gate_opened")

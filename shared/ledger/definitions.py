@@ -33,7 +33,7 @@ class DefinitionTable(Definitions):
         if not known.machine:
             raise NotFound(
                 f"Version {number} of {workflow} was pruned: it had served no open run for long. "
-                "Start another one, or deploy that definition again.",
+                "Start or resume with another one, or deploy that definition again.",
                 code="version_pruned",
             )
         return known
@@ -43,8 +43,15 @@ class DefinitionTable(Definitions):
         return known
 
     def latest(self, workflow: str) -> int:
-        """Return the number of the newest version. Raises NotFound when the workflow is not published."""
-        return int(self._read(latest_key(workflow), f"workflow {workflow}")["version"])
+        """Return the number of the newest version. Raises NotFound when the workflow is not published, or no more."""
+        latest = self._read(latest_key(workflow), f"workflow {workflow}")
+        if latest.get("retired"):
+            raise NotFound(
+                f"Workflow {workflow} is not deployed any more. Its versions up to {latest['version']} can be started "
+                "by their numbers until they are pruned.",
+                code="workflow_retired",
+            )
+        return int(latest["version"])
 
     def item(self, workflow: str, version: int) -> Item:
         """Return a version's item with its definition text. Raises NotFound when it is not published."""

@@ -47,6 +47,10 @@ class StepFunctionsMachines(Machines):
         """Delete a version; executions that run on it go on. Deleting it again is harmless."""
         self._client.delete_state_machine_version(stateMachineVersionArn=version_arn)
 
+    def remove(self, machine_arn: str) -> None:
+        """Delete a machine, which ends its executions. Deleting it again is harmless."""
+        self._client.delete_state_machine(stateMachineArn=machine_arn)
+
 
 class S3Assets(Assets):
     """Assets in S3. ``client`` is a boto3 S3 client."""

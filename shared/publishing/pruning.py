@@ -1,8 +1,9 @@
 """Pruning: versions that no run needs any more lose their place in Step Functions; what they were stays readable.
 
-A version is needed while it is its workflow's latest, while an open run (a stopped one is open) is pinned to it, and
-while a needed version starts it as a sub-workflow by its number. One that is not is marked first, and pruned when it
-has stayed so for a week: whoever was about to start it by its number has done so by then.
+A version is needed while it is the latest of a workflow that is still deployed, while an open run (a stopped one is
+open) is pinned to it, and while a needed version starts it as a sub-workflow by its number. One that is not is marked
+first, and pruned when it has stayed so for a week: whoever was about to start it by its number has done so by then. A
+machine whose last version is pruned is deleted with it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class VersionedMachines(Protocol):
         """Delete a version; executions that run on it go on. Deleting it again is harmless."""
         ...
 
+    def remove(self, machine_arn: str) -> None:
+        """Delete a machine, which ends its executions. Deleting it again is harmless."""
+        ...
+
 
 def prune(store: Store, machines: VersionedMachines, named: Collection[str], now: int) -> list[Finding]:
     """Mark or prune what is not needed; ``store`` is the definitions table, ``named`` are versions that runs need.
@@ -40,14 +45,17 @@ def prune(store: Store, machines: VersionedMachines, named: Collection[str], now
     """
     latest, versions = _published(store)
     needed = _with_pins({*latest, *named}, versions)
-    return [found for name in versions for found in _judged(store, machines, name, versions[name], needed, now)]
+    found = [one for name in versions for one in _judged(store, machines, name, versions[name], needed, now)]
+    gone = {one.run for one in found if one.done == "pruned"}
+    return [*found, *_unused(machines, versions, gone)]
 
 
 def _published(store: Store) -> tuple[set[str], Versions]:
-    """Return the names of the latest versions, and all versions that have not been pruned."""
+    """Return the names of the versions that new runs take, and all versions that have not been pruned."""
     latest, versions = set[str](), Versions()
     for pointer in store.query(LATEST, "NAME#"):
-        latest.add(_name(pointer))
+        if not pointer.get("retired"):
+            latest.add(_name(pointer))
         items = store.query(workflow_partition(pointer["workflow"]), "VERSION#")
         versions.update((_name(item), item) for item in items if not item.get("pruned"))
     return latest, versions
@@ -100,6 +108,18 @@ def _pruned(store: Store, machines: VersionedMachines, name: str, item: Item, no
     except Exception as error:  # noqa: BLE001 - the other versions must not wait for this one
         return Finding("", name, "version_unused", "left", f"{type(error).__name__}: {error}"[:300])
     return Finding("", name, "version_unused", "pruned")
+
+
+def _unused(machines: VersionedMachines, versions: Versions, gone: set[str]) -> Iterator[Finding]:
+    """Delete the machines whose last version is ``gone``. One that resists stays, and is among the findings."""
+    used = {item["machine_arn"] for name, item in versions.items() if name not in gone}
+    for machine in sorted({versions[name]["machine_arn"] for name in gone} - used):
+        done, why = "deleted", ""
+        try:
+            machines.remove(machine)
+        except Exception as error:  # noqa: BLE001 - the other machines must not wait for this one
+            done, why = "left", f"{type(error).__name__}: {error}"[:300]
+        yield Finding("", machine, "machine_unused", done, why)
 
 
 def _mark(store: Store, item: Item, **marks: int | None) -> None:

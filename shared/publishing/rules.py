@@ -107,6 +107,24 @@ class Publisher:
                 self.clock.sleep(self.clock.jitter(0.2))
         raise StoreConflict(f"publish {release.workflow}: other deployments keep registering. Deploy again.")
 
+    def retire(self, workflow: str, machine_arn: str) -> None:
+        """Mark a workflow that is deployed no more: none of its versions is the one that new runs take.
+
+        One that another machine serves by now is left as it is. Raises StoreConflict when others keep writing.
+        """
+        pointer = latest_key(workflow)
+        for _ in range(_TRIES):
+            latest = self.store.read([pointer]).get(pointer)
+            if latest is None or latest["machine_arn"] != machine_arn or latest.get("retired"):
+                return
+            try:
+                self.store.commit([Write(pointer, {**latest, "retired": self.clock.now()}, latest["rev"])])
+            except StoreConflict:
+                self.clock.sleep(self.clock.jitter(0.2))
+            else:
+                return
+        raise StoreConflict(f"retire {workflow}: other deployments keep registering. Deploy again.")
+
     def _digest(self, release: Release) -> str:
         machine = self.machines.definition(release.machine_arn)
         return hashlib.sha256(f"{release.hash}\0{release.machine_arn}\0{machine}".encode()).hexdigest()
@@ -122,7 +140,7 @@ class Publisher:
             return None
         version = _version(item)
         latest = items.get(pointer)
-        if latest is None or latest["version"] != version.version:
+        if latest is None or latest["version"] != version.version or latest.get("retired"):
             self.store.commit([_latest(version, latest)])
         return version
 

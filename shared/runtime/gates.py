@@ -13,7 +13,7 @@ from shared.runtime import protocol
 from shared.runtime.denials import asks_again, decided_again, request_id
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
-from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.parking import answered, send_word
 from shared.runtime.scopes import PAUSE, graph_at, scope_of
 from shared.runtime.settle import settle
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from shared.ledger.records import Run
     from shared.manifest import Manifest, StepPlan
     from shared.ports import Mail, Message
-    from shared.runtime.journal import Journal
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
     from shared.settings import Person
@@ -191,6 +190,19 @@ def _announce(host: GateHost, journal: Journal, gate: Gate) -> None:
             failures += _mail(host, journal, seen, gate, people[address])
     if failures and len(failures) == len(gate.recipients):
         raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
+
+
+def ask_again(host: GateHost, told: Mapping[str, Any]) -> None:
+    """Write to the approvers of a gate that was opened once more, which no machine delivers.
+
+    ``told`` is what was announced of it: tenant, run and path. Repeated, it mails nobody twice; a gate that is not open
+    any more is left alone. Raises TransientFailure when nobody could be reached.
+    """
+    journal = Journal(host.store, host.clock, str(told["tenant"]), str(told["run"]))
+    seen = journal.read([f"GATE#{told['path']}"])
+    gate = seen.gate(str(told["path"]))
+    if gate and gate.status == "open" and not gate.token and not (seen.head.unwinding or seen.head.ended):
+        _announce(host, journal, gate)
 
 
 LONGEST_DELIVERY = 60_000

@@ -43,6 +43,7 @@ What = Literal[
     "list_behind",
     "reservation_leaked",
     "version_unused",
+    "machine_unused",
     "unreadable",
 ]
 

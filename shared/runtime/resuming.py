@@ -45,13 +45,15 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
     """Begin the next epoch of a run that has ended early, and start its execution.
 
     Completed steps stay; the rest is recomputed. Approvals of steps that were called, and have to run again, are asked
-    for anew. Raises NotFound, or Conflict: it has not ended, has completed, is another run's child, or the version that
-    was asked for would change what has been done.
+    for anew. Raises NotFound, also when its version was pruned, or Conflict: it has not ended, has completed, is
+    another run's child, or the version that was asked for would change what has been done.
     """
     seen = journal.read_all()
     _refuse(seen)
     if asked.version:
         _check_version(host, seen, asked.version)
+    else:
+        host.definitions.published(seen.run.workflow, seen.run.version)  # refused when it was pruned
     another = asked.version is not None and asked.version.version != seen.run.version
     _, after = journal.transact(
         void_approvals(journal, another=another), lambda again: decide_epoch(host, again, asked)

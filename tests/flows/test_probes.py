@@ -15,7 +15,7 @@ from shared.compiler import compile_manifest
 from shared.errors import Conflict, StepTimeout, TransientFailure
 from shared.manifest import Limits, Retry, StepPlan
 from shared.runtime.ending import request
-from shared.runtime.gates import Word, decide_gate
+from shared.runtime.gates import Word, ask_again, decide_gate
 from shared.runtime.journal import Change
 from shared.runtime.parking import Order
 from shared.testing import FakeModels, FakeTools
@@ -197,6 +197,26 @@ def test_an_irreversible_call_that_did_not_happen_needs_another_approval():
     assert run.status == "SUCCEEDED"
     assert len(bank.keys) == len(set(bank.keys)) == 2
     assert (w.records.step("pay").call.dispatch, w.records.gate("g").by) == (2, "ben@example.test")
+    check(w)
+
+
+def test_who_approves_is_written_to_again_once():
+    _, w, run = in_doubt()
+    told = {"tenant": w.tenant, "run": w.run, "path": "g"}
+    ask_again(w.gates, told)
+    sent = len(w.mail.messages)
+    word(w, "did_not_happen", "pay")
+    w.mail.failure = TransientFailure("down")
+    with pytest.raises(TransientFailure):
+        ask_again(w.gates, told)
+    w.mail.failure = None
+    for _ in range(2):
+        ask_again(w.gates, told)
+    assert len(w.mail.messages) == 2 * sent, "once a request: before it, and repeated, nobody hears anything"
+    approve(w)
+    ask_again(w.gates, told)
+    run.go()
+    assert (run.status, len(w.mail.messages)) == ("SUCCEEDED", 2 * sent)
     check(w)
 
 

@@ -10,6 +10,7 @@ from invariants import check
 from machine import UNWIND
 from test_other_runs import called, gated, tool, world
 
+from shared.errors import TransientFailure
 from shared.ledger.records import Amount, Step
 from shared.manifest import StepPlan
 from shared.ports import Execution, Key, Write
@@ -24,13 +25,18 @@ DAY = 24 * 3600 * 1000
 
 
 class Machines:
-    """Forgets versions."""
+    """Forgets versions and deletes machines; ``stubborn`` ones resist."""
 
     def __init__(self):
-        self.forgotten = []
+        self.forgotten, self.removed, self.stubborn = [], [], False
 
     def forget(self, version_arn):
         self.forgotten.append(version_arn)
+
+    def remove(self, machine_arn):
+        if self.stubborn:
+            raise TransientFailure("busy")
+        self.removed.append(machine_arn)
 
 
 def host(w, catalogue=None):
@@ -237,7 +243,7 @@ def versions(store, *numbers, pins=None):
 
 
 def _version(store, workflow, number, manifest=None):
-    item = {"workflow": workflow, "version": number, "version_arn": f"{workflow}:{number}"}
+    item = {"workflow": workflow, "version": number, "version_arn": f"{workflow}:{number}", "machine_arn": workflow}
     item["manifest"] = json.dumps(manifest or {})
     store.commit([Write(Key(f"WORKFLOW#{workflow}", f"VERSION#{number:06d}"), item, None)])
 
@@ -255,7 +261,7 @@ def parked():
 
 def swept(port, w, days):
     w.clock.sleep(days * DAY / 1000)
-    return [(f.run, f.done) for f in go_on(port, w.clock.now() + 10**9).findings if f.what == "version_unused"]
+    return [(f.run, f.done) for f in go_on(port, w.clock.now() + 10**9).findings if f.what.endswith("_unused")]
 
 
 def test_a_version_that_nothing_needs_is_marked_and_pruned_a_week_later(parked):
@@ -286,3 +292,32 @@ def test_a_version_that_a_needed_one_starts_by_its_number_stays(parked):
         _version(catalogue, "child", number)
     _latest(catalogue, "child", 3)
     assert swept(host(parked, catalogue), parked, 0) == [("child#2", "marked")]
+
+
+def retired(catalogue, workflow):
+    catalogue.items[Key("WORKFLOWS", f"NAME#{workflow}")]["retired"] = 1
+
+
+def test_a_machine_whose_workflow_is_deployed_no_more_goes_with_its_last_version(parked):
+    catalogue = MemoryStore()
+    versions(catalogue, 1, 2)  # the parked run is pinned to the first
+    _version(catalogue, "old", 1)
+    _latest(catalogue, "old", 1)
+    port = host(parked, catalogue)
+    for workflow in ("w", "old"):
+        retired(catalogue, workflow)
+    assert swept(port, parked, 0) == [("old#1", "marked"), ("w#2", "marked")]
+    assert swept(port, parked, 8) == [("old#1", "pruned"), ("w#2", "pruned"), ("old", "deleted")]
+    assert port.machines.removed == ["old"], "on the other one a run is still parked"
+    assert swept(port, parked, 8) == []
+
+
+def test_a_machine_that_resists_is_found_and_harms_nothing(parked):
+    catalogue = MemoryStore()
+    _version(catalogue, "old", 1)
+    _latest(catalogue, "old", 1)
+    retired(catalogue, "old")
+    port = host(parked, catalogue)
+    port.machines.stubborn = True
+    swept(port, parked, 0)
+    assert swept(port, parked, 8) == [("old#1", "pruned"), ("old", "left")]

@@ -100,7 +100,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "tenants": READ,
         "objects": {"s3:GetObject", "s3:PutObject"},
         "seal secret": SECRET,
-        "machines": ANSWER | START | {"states:DeleteStateMachineVersion"},
+        "machines": ANSWER | START | {"states:DeleteStateMachineVersion", "states:DeleteStateMachine"},
         "machines' versions": {"states:DeleteStateMachineVersion"},
         "executions": {"states:DescribeExecution"},
         "unwind": START,
@@ -234,6 +234,7 @@ def test_functions_are_called_only_by_the_api_and_by_our_rules(prod: Synthesised
         ("ApiFunction", "apigateway.amazonaws.com"),
         ("ApprovalsFunction", "apigateway.amazonaws.com"),
         ("FinaliseFunction", "events.amazonaws.com"),
+        ("GateFunction", "events.amazonaws.com"),
         ("SweepFunction", "events.amazonaws.com"),
     }
     assert all(permission.properties["SourceArn"] for permission in prod.of("AWS::Lambda::Permission"))

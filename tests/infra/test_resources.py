@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shared import settings
+from shared.events.aws import SOURCE
+from shared.events.rules import ANNOUNCED, ASKED
 from shared.ledger.keys import INDEXES
 
 if TYPE_CHECKING:
@@ -179,10 +181,25 @@ def test_ended_executions_of_workflows_reach_the_finaliser(prod: Synthesised):
     assert target["DeadLetterConfig"]
 
 
+def test_a_gate_that_is_asked_once_more_reaches_who_writes_to_approvers(prod: Synthesised):
+    rule = prod.one("AWS::Events::Rule", "AskedAgain").properties
+    assert rule["EventPattern"] == {
+        "source": [SOURCE],
+        "detail-type": [ASKED],
+        "detail": {"again": [True]},
+    }
+    assert rule["EventBusName"]
+    (target,) = rule["Targets"]
+    assert "GateFunction" in json.dumps(target["Arn"])
+    assert target["DeadLetterConfig"]
+
+
 def test_the_projector_gets_what_it_follows_and_loses_nothing(prod: Synthesised):
     mapping = prod.one("AWS::Lambda::EventSourceMapping").properties
     keys = [json.loads(each["Pattern"])["dynamodb"]["Keys"]["sk"]["S"] for each in mapping["FilterCriteria"]["Filters"]]
     assert keys == [["HEAD"], [{"prefix": "GATE#"}], [{"prefix": "PARK#"}], [{"prefix": "EVENT#"}]]
+    events = json.loads(mapping["FilterCriteria"]["Filters"][-1]["Pattern"])["dynamodb"]["NewImage"]["type"]["S"]
+    assert sorted(events) == sorted(ANNOUNCED)
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"], "else a reported failure is lost"
     assert mapping["StartingPosition"] == "TRIM_HORIZON"
     assert mapping["DestinationConfig"]["OnFailure"]["Destination"]

@@ -14,7 +14,7 @@ from graphs import child
 from shared.compiler import compile_manifest
 from shared.runtime.host import Definitions, Published, plan_of
 from shared.runtime.journal import Journal
-from shared.runtime.scopes import is_apart, whole_of
+from shared.runtime.scopes import is_apart, is_part, whole_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,8 +75,12 @@ class Member:
 
     @property
     def places(self) -> int:
-        """How many steps of this run may be at work at once: parts of one map share the places of the whole."""
-        split = plan_of(self.manifest, self.whole).split if self.whole else None
+        """How many steps of this run may be at work at once: parts of one map share the places of the whole.
+
+        A map that is a run of its own has them all.
+        """
+        part = self.records.run.part
+        split = plan_of(self.manifest, self.whole).split if part and is_part(part) else None
         return max(1, self.manifest.max_parallel // (split.at_once if split else 1))
 
     def here(self, path: str) -> str:

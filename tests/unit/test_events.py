@@ -96,3 +96,12 @@ def test_a_real_client_takes_what_is_sent(monkeypatch):
         client = boto3.client("events", region_name="us-east-1")
         client.create_event_bus(Name="signalbox-test")
         EventBridge(client, "signalbox-test").announce([Announcement("Run Paused", "run/acme/R", {"run": "R"})])
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_an_open_gate_is_announced_and_whether_it_is_asked_again(again):
+    given = {"roles": ["finance"], "digest": "d"} | ({"dispatch": 2} if again else {"expires": 5})
+    told = announcement(item("gate_opened", **given))
+    assert told.kind == "Approval Requested"
+    assert (told.detail["roles"], told.detail["again"], told.detail["path"]) == (["finance"], again, "each[3]/draft")
+    assert "digest" not in told.detail

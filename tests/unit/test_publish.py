@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from shared.errors import Conflict, InvalidRequest, StoreConflict
+from shared.errors import Conflict, InvalidRequest, NotFound, StoreConflict
+from shared.ledger.definitions import DefinitionTable
 from shared.ledger.keys import latest_key
 from shared.ports import Item, Key, Write
 from shared.publishing.aws import S3Assets, StepFunctionsMachines, answer
@@ -348,3 +349,34 @@ def test_a_release_whose_version_was_pruned_becomes_a_new_version(publisher, sto
     assert publisher.publish(release()).version == 3
     assert latest(store)["version"] == 3
     assert publisher.publish(release()).version == 3
+
+
+def test_a_workflow_that_is_deployed_no_more_is_retired_until_it_is_deployed_again(publisher, store):
+    publisher.publish(release())
+    for _ in range(2):
+        publisher.retire("invoice", MACHINE)
+    assert latest(store)["retired"] == FakeClock().now()
+    with pytest.raises(NotFound) as refused:
+        DefinitionTable(store).latest("invoice")
+    assert refused.value.problem == "workflow_retired"
+    publisher.publish(release())
+    assert "retired" not in latest(store)
+    assert DefinitionTable(store).latest("invoice") == 1
+
+
+def test_a_workflow_that_another_machine_serves_by_now_is_not_retired(publisher, store):
+    publisher.publish(release())
+    publisher.retire("invoice", "arn:another")
+    publisher.retire("unknown", MACHINE)
+    assert "retired" not in latest(store)
+
+
+def test_retiring_beside_other_deployments_is_tried_again_and_then_refused(publisher, store):
+    publisher.publish(release())
+    store.conflicts = 2
+    publisher.retire("invoice", MACHINE)
+    assert latest(store)["retired"]
+    del latest(store)["retired"]
+    store.conflicts = 99
+    with pytest.raises(StoreConflict, match="Deploy again"):
+        publisher.retire("invoice", MACHINE)
