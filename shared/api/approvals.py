@@ -50,7 +50,7 @@ def decide(host: ApiHost, call: Call) -> Response:
     run, gate = _find(host, call)
     if not call.principal.may_decide(gate.roles):
         raise Forbidden(f"This decision is asked of {', '.join(gate.roles)}; this token may not decide for them.")
-    word = Word(decision=decision, by=call.by, note=note, digest=digest)
+    word = Word(decision=decision, by=call.by, note=note, digest=digest, request=gate.id)
     decided = decide_gate(host, call.journal(host, run.id), gate.path, word)
     return json_response(200, views.approval_view(decided, run, Sparing(host.blobs)))
 

@@ -47,7 +47,7 @@ class LetterWriter:
 
     def link(self, gate: Gate, run: Run, person: Person) -> str:
         """Return the person's own address of the page."""
-        link = Link(run.tenant, run.id, gate.path, person.email, gate.expires + LINK_LIFE)
+        link = Link(run.tenant, run.id, gate.path, gate.id, person.email, gate.expires + LINK_LIFE)
         return f"{self.public_url.rstrip('/')}/approve/{sign(link, self.link_key)}"
 
     def _facts(self, gate: Gate, run: Run, person: Person, shown: Mapping[str, Any]) -> dict[str, Any]:

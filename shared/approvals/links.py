@@ -1,4 +1,4 @@
-"""Links in letters: each is signed for one recipient and one gate, so whoever opens it is known by it.
+"""Links in letters: each is signed for one recipient and one request of a gate, so whoever opens it is known by it.
 
 ``<payload>.<MAC>``, both base64url. The payload is JSON and names the key that signed it; the MAC covers its text.
 A link says who looks, never that they agree: opening it decides nothing.
@@ -33,11 +33,15 @@ class LinkExpired(RequestRefused):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Whom a link is for, the gate it leads to, and until when it opens (``exp``, ms since the epoch)."""
+    """Whom a link is for, the gate it leads to, and until when it opens (``exp``, ms since the epoch).
+
+    ``request`` is the id of what was asked: a gate that is asked once more has another.
+    """
 
     tenant: str
     run: str
     path: str
+    request: str
     email: str
     exp: int
 
@@ -58,7 +62,7 @@ def verify(token: str, keys: Iterable[bytes], now: int) -> Link:
     if form is None or not any(_signed(form[1], form[2], key) for key in keys):
         raise NotFound("This link is not one of ours. It may have been cut or changed on its way.", code="unknown_link")
     data: dict[str, Any] = json.loads(_decode(form[1]))
-    link = Link(**{name: value for name, value in data.items() if name != "kid"})
+    link = Link(**{"request": "", **{name: value for name, value in data.items() if name != "kid"}})
     if now >= link.exp:
         raise LinkExpired("This link has expired.")
     return link

@@ -70,6 +70,13 @@ class Busy(RequestRefused):
     code = "unavailable"
 
 
+class Superseded(RequestRefused):
+    """The link is genuine, and what it asked for is asked once more, by another mail."""
+
+    status = 410
+    code = "superseded"
+
+
 class Broken(RequestRefused):
     """An error that nobody foresaw."""
 
@@ -89,7 +96,7 @@ def answer(host: ApprovalsHost, request: Request) -> Response:
 
 
 def _visit(host: ApprovalsHost, token: str) -> Visit:
-    """Return the visit that a link stands for. Raises NotFound, LinkExpired or Forbidden."""
+    """Return the visit that a link stands for. Raises NotFound, LinkExpired, Superseded or Forbidden."""
     now = host.clock.now()
     link = links.verify(token, (host.link_key, *host.older_keys), now)
     from shared.runtime.journal import Journal  # noqa: PLC0415 - a link that is not ours needs no runtime
@@ -99,7 +106,10 @@ def _visit(host: ApprovalsHost, token: str) -> Visit:
     gate = seen.gate(link.path)
     if gate is None:
         raise NotFound("There is nothing to decide here any more.", code="unknown_gate")
-    return Visit(host, _recipient(host, gate, link.email), journal, seen, gate, now)
+    person = _recipient(host, gate, link.email)
+    if gate.id != link.request:
+        raise Superseded("This is asked once more, for another call. The link in the newest mail leads there.")
+    return Visit(host, person, journal, seen, gate, now)
 
 
 def _recipient(host: ApprovalsHost, gate: Gate, email: str) -> Person:
@@ -149,7 +159,7 @@ def _record(visit: Visit, form: Form) -> Response:
     from shared.runtime.gates import Word, decide_gate  # noqa: PLC0415 - looking at the page does not need it
 
     # Without the digest of what was shown nothing is bound: a missing field must not pass for agreement.
-    word = Word(_DECISIONS[form.decision], visit.person.email, form.note.strip(), form.digest or "")
+    word = Word(_DECISIONS[form.decision], visit.person.email, form.note.strip(), form.digest or "", visit.gate.id)
     try:
         decide_gate(visit.host, visit.journal, visit.gate.path, word)
     except Conflict as conflict:

@@ -247,19 +247,23 @@ def _mail(host: GateHost, journal: Journal, seen: Snapshot, gate: Gate, person: 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A person's decision: what, who (the address that the link or token is for), their note."""
+    """A person's decision: what, who (the address that the link or token is for), their note.
+
+    ``digest`` is that of the arguments they were shown, ``request`` the id of what they were asked; None = any.
+    """
 
     decision: Decision
     by: str
     note: str = ""
     digest: str | None = None
+    request: str | None = None
 
 
 def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     """Record a person's decision by one conditional write and answer the gate; a repeated decision answers again.
 
-    Raises NotFound, Forbidden (the initiator may not), or Conflict: decided otherwise, expired, the run is unwinding,
-    or ``digest`` is not what the gate is bound to.
+    Raises NotFound, Forbidden (the initiator may not), or Conflict: decided otherwise, expired, asked once more since,
+    the run is unwinding, or ``digest`` is not what the gate is bound to.
     """
     now, word = host.clock.now(), replace(word, note=redacted_text(word.note))
     seen = _read_gate(journal, path)
@@ -290,6 +294,8 @@ def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]
     gate, step = seen.gate(path), seen.step(path)
     if gate is None or step is None:
         raise NotFound(f"The run has no open gate {path}.")
+    if word.request not in {None, gate.id}:
+        raise Conflict("This is asked once more for another call. Look at the newest request.", code="superseded")
     if gate.status == word.decision and gate.by == word.by:
         return Change(gate)
     _refuse(seen.head, gate, word, now)

@@ -115,12 +115,13 @@ class Deployed:
 
     def link(self, run: str) -> str:
         """Return the approval link that was mailed for the run."""
-        return until(lambda: self._link(run), f"a mail about run {run}")
+        return until(lambda: self.links(run), f"a mail about run {run}")[0]
 
-    def _link(self, run: str) -> str | None:
+    def links(self, run: str) -> list[str]:
+        """Return the approval links that were mailed for the run so far, each once, in their order."""
         boxes = http("GET", self.mailbox_url).json["messages"].values()
         texts = [mail["BodyText"] for box in boxes for mail in box if run in mail["BodyText"]]
-        return re.findall(r"http://\S+/approve/[\w.-]+", texts[0])[0] if texts else None
+        return list(dict.fromkeys(re.findall(r"http://\S+/approve/[\w.-]+", text)[0] for text in texts))
 
     def documents(self, run: dict[str, Any]) -> list[dict[str, Any]]:
         """Return what the ERP holds for the run's invoice."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from deployed import SIGNATURE, consistent, http, until
@@ -176,6 +178,54 @@ def test_a_lost_answer_of_the_erp_posts_once(deployed):
     assert len(deployed.documents(ended)) == 1
     assert step(ended, "post")["attempt"] == 2
     assert step(ended, "post")["by"] == "reconcile"
+
+
+PAYMENT = """
+workflow: payment
+input: {type: object, properties: {document: {type: string}}}
+budget: {usd: 0.1, tokens: 1000, steps: 9, active_time: 10m}
+steps:
+  review:
+    type: human_gate
+    approves: pay
+    subject: Pay Contoso
+    approvers: [finance]
+    timeout: 24h
+    on_expiry: reject
+  pay:
+    type: tool
+    needs: [review]
+    tool: erp_post
+    with: {vendor: Contoso, number: P-1, due: "2027-01-31", currency: EUR, amount: 5.0, category: other}
+    risk: irreversible
+    timeout: 30s
+"""
+
+
+def test_a_payment_that_did_not_happen_is_approved_once_more_by_another_mail(deployed):
+    run = deployed.start(workflow=publish(deployed, PAYMENT))
+    first = deployed.link(run)
+    deployed.faults("erp", {"hang_up": True}, match="POST|P-1")
+    assert sign(first).status == 200
+    assert deployed.reaches(run, "paused")["reason"] == "unknown_outcome"
+    answer = deployed.api("POST", f"/v1/runs/{run}/resume", {"step": "pay", "action": "did_not_happen"})
+    assert answer.status == 202, answer.text
+    second = until(lambda: deployed.links(run)[1:], "another mail")[0]
+    assert second != first
+    assert sign(first).status == 410, "the first approval covers the first call only"
+    assert sign(second).status == 200
+    ended = deployed.reaches(run, "completed")
+    consistent(ended, deployed.events(run))
+    assert len(deployed.links(run)) == 2
+    held = http("GET", f"{deployed.erp_url}/documents").json["documents"]
+    assert [document["body"]["number"] for document in held].count("P-1") == 1
+
+
+def sign(link):
+    """Approve without a browser: what the page shows is sent along, as its form does."""
+    shown = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', http("GET", link).text))
+    body = urlencode({**shown, "decision": "approve", "signature": SIGNATURE}).encode()
+    return http("POST", link, body, {"content-type": "application/x-www-form-urlencoded"})
 
 
 def test_lists_follow_the_runs(deployed):

@@ -191,6 +191,8 @@ def test_an_irreversible_call_that_did_not_happen_needs_another_approval():
     assert (w.head.state, asked.status, asked.dispatch) == ("waiting_for_human", "open", 2)
     assert (asked.id != first.id, asked.digest) == (True, first.digest)
     assert len(bank.keys) == 1, "nothing is called before that"
+    with pytest.raises(Conflict, match="asked once more"):
+        decide_gate(w.steps, w.journal, "g", Word("approved", "fatima@example.test", request=first.id))
     approve(w)
     approve(w)
     run.go()

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import logging
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from shared.approvals.letters import LINK_LIFE
 from shared.approvals.pages import respond
 from shared.ports import Write
 from shared.runtime.ending import request
+from shared.runtime.journal import Change
 from tests.unit.page_client import FORM, send, status, text, token, visit
 from tests.unit.waiting_run import APPROVERS, FIONA, INVOICE, KEY, OMAR, waiting
 
@@ -211,6 +213,22 @@ def test_a_link_ends_a_month_after_its_request():
     answer = visit(world)
     assert answer.status == 410
     assert "This link has expired" in text(answer)
+
+
+def test_a_link_decides_only_what_its_mail_was_about():
+    world = waiting()
+    page = visit(world)
+    send(world)
+    journal = world.journal()
+    gate = journal.read_all().gates()[0]
+    again = replace(gate, id="another", status="open", decided=None, by=None)
+    journal.transact(journal.read_all(), lambda _: Change(None, (again,)))
+    digest = re.findall(r'name="digest" value="(\w+)"', page.body)[0]
+    body = urlencode({"decision": "approve", "signature": "FÅ", "digest": digest})
+    for answer in (visit(world), visit(world, "POST", body=body, headers=FORM)):
+        assert (answer.status, "<form" in answer.body) == (410, False)
+        assert "asked once more" in text(answer)
+    assert status(world) == "open"
 
 
 def test_a_request_of_a_cancelled_run_says_so():

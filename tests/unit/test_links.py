@@ -12,7 +12,7 @@ from shared.approvals.links import Link, LinkExpired, key_id, sign, verify
 from shared.errors import NotFound
 
 KEY, OTHER = b"a" * 32, b"b" * 32
-LINK = Link("acme", "01M3250V00MRCMF029XDHYCAZ4", "review", "fiona@example.com", 2000)
+LINK = Link("acme", "01M3250V00MRCMF029XDHYCAZ4", "review", "0123456789abcdef", "fiona@example.com", 2000)
 
 
 def test_a_signed_link_says_whom_it_is_for():
