@@ -35,7 +35,8 @@ class LinkExpired(RequestRefused):
 class Link:
     """Whom a link is for, the gate it leads to, and until when it opens (``exp``, ms since the epoch).
 
-    ``request`` is the id of what was asked: a gate that is asked once more has another.
+    ``request`` is the id of what was asked: a gate that is asked once more has another. Links of older versions have
+    none: theirs is the gate's first.
     """
 
     tenant: str
@@ -61,8 +62,8 @@ def verify(token: str, keys: Iterable[bytes], now: int) -> Link:
     form = _FORM.fullmatch(token)
     if form is None or not any(_signed(form[1], form[2], key) for key in keys):
         raise NotFound("This link is not one of ours. It may have been cut or changed on its way.", code="unknown_link")
-    data: dict[str, Any] = json.loads(_decode(form[1]))
-    link = Link(**{"request": "", **{name: value for name, value in data.items() if name != "kid"}})
+    data: dict[str, Any] = {"request": "", **json.loads(_decode(form[1]))}
+    link = Link(**{name: value for name, value in data.items() if name != "kid"})
     if now >= link.exp:
         raise LinkExpired("This link has expired.")
     return link

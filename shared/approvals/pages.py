@@ -99,7 +99,8 @@ def _visit(host: ApprovalsHost, token: str) -> Visit:
     """Return the visit that a link stands for. Raises NotFound, LinkExpired, Superseded or Forbidden."""
     now = host.clock.now()
     link = links.verify(token, (host.link_key, *host.older_keys), now)
-    from shared.runtime.journal import Journal  # noqa: PLC0415 - a link that is not ours needs no runtime
+    from shared.runtime.denials import request_id  # noqa: PLC0415 - a link that is not ours needs no runtime
+    from shared.runtime.journal import Journal  # noqa: PLC0415 - likewise
 
     journal = Journal(host.store, host.clock, link.tenant, link.run)
     seen = journal.read_all()
@@ -107,7 +108,7 @@ def _visit(host: ApprovalsHost, token: str) -> Visit:
     if gate is None:
         raise NotFound("There is nothing to decide here any more.", code="unknown_gate")
     person = _recipient(host, gate, link.email)
-    if gate.id != link.request:
+    if gate.id != (link.request or request_id(link.run, link.path)):
         raise Superseded("This is asked once more, for another call. The link in the newest mail leads there.")
     return Visit(host, person, journal, seen, gate, now)
 

@@ -25,12 +25,12 @@ CALLS = ("fails", "answer lost", "killed before", "killed after")
 KINDS = {
     "describe": ("fails", "answer lost", "killed before"),
     "commit": (*CALLS, "own write", "cancel", "stalls"),
-    "start": (*CALLS, "cancel"),
-    "succeed": CALLS,
-    "fail": CALLS,
+    "start": (*CALLS, "cancel", "stalls"),
+    "succeed": (*CALLS, "stalls"),
+    "fail": (*CALLS, "stalls"),
     "complete": (*CALLS, "cancel", "stalls"),
     "invoke": (*CALLS, "cancel", "stalls"),
-    "send": (*CALLS, "cancel"),
+    "send": (*CALLS, "cancel", "stalls"),
 }
 """Which faults can strike at which call."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from shared.approvals.host import ApprovalsHost
 from shared.approvals.letters import LINK_LIFE
+from shared.approvals.links import Link, sign
 from shared.approvals.pages import respond
 from shared.ports import Write
 from shared.runtime.ending import request
@@ -229,6 +230,16 @@ def test_a_link_decides_only_what_its_mail_was_about():
         assert (answer.status, "<form" in answer.body) == (410, False)
         assert "asked once more" in text(answer)
     assert status(world) == "open"
+
+
+def test_a_link_of_an_older_version_leads_to_its_gates_first_request():
+    world = waiting()
+    gate = world.journal().read_all().gates()[0]
+    run = world.journal().read(["RUN"]).run
+    old = sign(Link(run.tenant, run.id, gate.path, "", FIONA.email, gate.expires), KEY)
+    assert visit(world, token=old).status == 200
+    world.journal().transact(world.journal().read_all(), lambda _: Change(None, (replace(gate, id="another"),)))
+    assert visit(world, token=old).status == 410
 
 
 def test_a_request_of_a_cancelled_run_says_so():
