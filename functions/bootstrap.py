@@ -33,9 +33,14 @@ if TYPE_CHECKING:
     from shared.settings import Environment
 
 _CODE = Path(__file__).parent.parent
-_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 4}, connect_timeout=3, read_timeout=10)
+_REPEATING: dict[str, Any] = {
+    "retries": {"mode": "standard", "total_max_attempts": 4},
+    "connect_timeout": 3,
+    "read_timeout": 10,
+}
+_CONFIG = Config(**_REPEATING)
 """Repeats lost answers of our own stores and engine, all of which recognise a repetition."""
-_TABLES = _CONFIG.merge(Config(parameter_validation=False, user_agent="signalbox"))
+_TABLES = Config(**_REPEATING, parameter_validation=False, user_agent="signalbox")
 """For DynamoDB, which every step calls three times. One adapter writes these requests, and DynamoDB checks them again:
 boto3's own look at each attribute, and the name that it composes for itself anew each time, cost as much as the rest
 of the call."""
