@@ -33,19 +33,29 @@ if TYPE_CHECKING:
     from shared.settings import Environment
 
 _CODE = Path(__file__).parent.parent
-_CONFIG = Config(retries={"mode": "standard", "total_max_attempts": 4}, connect_timeout=3, read_timeout=10)
+_REPEATING: dict[str, Any] = {
+    "retries": {"mode": "standard", "total_max_attempts": 4},
+    "connect_timeout": 3,
+    "read_timeout": 10,
+}
+_CONFIG = Config(**_REPEATING)
 """Repeats lost answers of our own stores and engine, all of which recognise a repetition."""
+_TABLES = Config(**_REPEATING, parameter_validation=False, user_agent="signalbox")
+"""For DynamoDB, which every step calls three times. One adapter writes these requests, and DynamoDB checks them again:
+boto3's own look at each attribute, and the name that it composes for itself anew each time, cost as much as the rest
+of the call."""
 _ONCE = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=3, read_timeout=30)
 """For calls with effects outside: the cascade is their only retry layer."""
 
 
 @cache
-def _client(service: str) -> Any:
-    return cast("Any", boto3).client(service, config=_CONFIG)
+def client(service: str) -> Any:
+    """Return the one client of an AWS service of our own: stores, engine, functions, events."""
+    return cast("Any", boto3).client(service, config=_TABLES if service == "dynamodb" else _CONFIG)
 
 
 def _table(name: str) -> DynamoStore:
-    return DynamoStore(_client("dynamodb"), name)
+    return DynamoStore(client("dynamodb"), name)
 
 
 def _runs(environment: Environment) -> Store:
@@ -58,15 +68,15 @@ def _runs(environment: Environment) -> Store:
 def _host(environment: Environment) -> dict[str, Any]:
     return {
         "store": _runs(environment),
-        "blobs": S3Blobs(_client("s3"), environment.blobs_bucket),
+        "blobs": S3Blobs(client("s3"), environment.blobs_bucket),
         "clock": SystemClock(),
-        "engine": StepFunctions(_client("stepfunctions")),
+        "engine": StepFunctions(client("stepfunctions")),
         "definitions": DefinitionTable(_table(environment.definitions_table)),
     }
 
 
 def _secret(arn: str) -> str:
-    return _client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
+    return client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
 
 
 def _model_key(arn: str) -> str:
@@ -138,8 +148,8 @@ def api_host() -> ApiHost:
         **_host(environment),
         tokens=_table(environment.tenants_table),
         catalogue=_table(environment.definitions_table),
-        start=LambdaStart(_client("lambda"), environment.start_function),
-        sweep=LambdaSweep(_client("lambda"), environment.sweep_function),
+        start=LambdaStart(client("lambda"), environment.start_function),
+        sweep=LambdaSweep(client("lambda"), environment.sweep_function),
         unwind_machine=environment.unwind_machine,
     )
 
@@ -158,7 +168,7 @@ def project_host() -> ProjectHost:
     from shared.ledger.projection import ProjectHost  # noqa: PLC0415 - only this function projects
 
     environment = settings.ProjectEnvironment.read(os.environ)
-    events = EventBridge(_client("events"), environment.event_bus)
+    events = EventBridge(client("events"), environment.event_bus)
     return ProjectHost(**_host(environment), events=events, unwind_machine=environment.unwind_machine)
 
 
@@ -173,7 +183,7 @@ def sweep_host() -> SweepHost:
         **_host(environment),
         tenants=_table(environment.tenants_table),
         catalogue=_table(environment.definitions_table),
-        machines=StepFunctionsMachines(_client("stepfunctions")),
+        machines=StepFunctionsMachines(client("stepfunctions")),
         unwind_machine=environment.unwind_machine,
     )
 
@@ -187,7 +197,7 @@ def publisher() -> Publisher:
     environment = settings.PublishEnvironment.read(os.environ)
     return Publisher(
         store=_table(environment.definitions_table),
-        machines=StepFunctionsMachines(_client("stepfunctions")),
-        assets=S3Assets(_client("s3")),
+        machines=StepFunctionsMachines(client("stepfunctions")),
+        assets=S3Assets(client("s3")),
         clock=SystemClock(),
     )

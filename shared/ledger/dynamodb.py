@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import ClientError
 
 from shared.errors import StoreConflict
+from shared.ledger.attributes import decode_item, encode_item
 from shared.ledger.keys import INDEXES
 from shared.ports import Item, Key, Store, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 _BATCH = 100
 _LOST = frozenset({"ConditionalCheckFailedException", "TransactionCanceledException", "TransactionConflictException"})
@@ -25,7 +24,6 @@ class DynamoStore(Store):
     def __init__(self, client: Any, table: str) -> None:
         self._client = client
         self._table = table
-        self._encode = cast("Callable[[Any], dict[str, Any]]", TypeSerializer().serialize)
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Item]:
         """Return the items that exist, read consistently; any number of keys."""
@@ -40,7 +38,7 @@ class DynamoStore(Store):
         while wanted:
             answer = self._client.batch_get_item(RequestItems=wanted)
             for raw in answer["Responses"].get(self._table, ()):
-                item = decode(raw)
+                item = decode_item(raw)
                 yield Key(item["pk"], item["sk"]), item
             wanted = answer.get("UnprocessedKeys")
 
@@ -92,7 +90,7 @@ class DynamoStore(Store):
         items: list[Item] = []
         while True:
             page = self._client.query(**request, **({"Limit": limit - len(items)} if limit else {}))
-            items += [decode(raw) for raw in page["Items"]]
+            items += [decode_item(raw) for raw in page["Items"]]
             if "LastEvaluatedKey" not in page or (limit and len(items) >= limit):
                 return items
             request = {**request, "ExclusiveStartKey": page["LastEvaluatedKey"]}
@@ -101,7 +99,7 @@ class DynamoStore(Store):
         item = {**write.item, "pk": write.key.pk, "sk": write.key.sk, "rev": (write.expected or 0) + 1}
         put: dict[str, Any] = {
             "TableName": self._table,
-            "Item": {name: self._encode(value) for name, value in item.items()},
+            "Item": encode_item(item),
             "ExpressionAttributeNames": {"#c": "pk" if write.expected is None else "rev"},
             "ConditionExpression": "attribute_not_exists(#c)" if write.expected is None else "#c = :rev",
         }
@@ -111,23 +109,6 @@ class DynamoStore(Store):
 
     def _key(self, key: Key) -> dict[str, Any]:
         return {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
-
-
-def decode(raw: Mapping[str, Any]) -> Item:
-    """Turn an item as DynamoDB and its streams write it into plain data."""
-    read = cast("Callable[[Any], Any]", TypeDeserializer().deserialize)
-    return {name: plain(read(value)) for name, value in raw.items()}
-
-
-def plain(value: Any) -> Any:
-    """Turn DynamoDB's decimals into ints, all the way down: records hold no fractions."""
-    if isinstance(value, Decimal):
-        return int(value)
-    if isinstance(value, dict):
-        return {name: plain(inner) for name, inner in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [plain(inner) for inner in cast("list[Any]", value)]
-    return value
 
 
 def _too_large(error: ClientError) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.budget.history import count
 from shared.events.rules import announcement
-from shared.ledger.dynamodb import decode
+from shared.ledger.attributes import decode_item
 from shared.ledger.records import Head
 from shared.runtime.host import Host
 from shared.runtime.outbox import send
@@ -29,7 +29,7 @@ class ProjectHost(Host):
 
 def follow(host: ProjectHost, image: Mapping[str, Any]) -> None:
     """Take one stream record's new image: send, announce, bring the list view up to a head, count what a run used."""
-    item = decode(image)
+    item = decode_item(image)
     send(host, item, host.unwind_machine)
     told = announcement(item)
     if told:
@@ -45,5 +45,5 @@ def project(store: Store, image: Mapping[str, Any]) -> bool:
 
     Raises StoreConflict when others keep writing; the stream then delivers again.
     """
-    item = decode(image)
+    item = decode_item(image)
     return bring_up(store, item["pk"], Head.from_item(item))

@@ -38,6 +38,16 @@ class Record:
         defaults = _defaults(type(self))
         return {name: value for name, value in vars(self).items() if value is not defaults[name]}
 
+    def brief(self) -> dict[str, Any]:
+        """Return plain data without anything at its default: as ``told``, for stores that hold nothing but plain data.
+
+        Half of a step's fields are. Each costs room, and time wherever the item is written, sent, checked and read.
+        """
+        item = self.told()
+        for name in self.NESTED.keys() & item.keys():
+            item[name] = _brief(item[name])
+        return item
+
     @classmethod
     def from_item(cls, item: dict[str, Any]) -> Self:
         """Rebuild the record. Fields that a newer release wrote are left out."""
@@ -85,3 +95,9 @@ def _plain(value: object) -> dict[str, Any]:
     """Return a nested value as plain data; its own fields are plain."""
     names, read = _reader(type(value))
     return dict(zip(names, read(value), strict=True))
+
+
+def _brief(value: object) -> dict[str, Any]:
+    """Return a nested value as plain data without the fields at their defaults."""
+    defaults = _defaults(type(value))
+    return {name: each for name, each in _plain(value).items() if each is not defaults[name]}

@@ -220,6 +220,10 @@ class Step(Record):
         """The sort key inside the run's partition."""
         return f"STEP#{self.path}"
 
+    def to_item(self) -> dict[str, Any]:
+        """Return plain data without what is at its default: a step is in no index, and nobody looks at its item."""
+        return self.brief()
+
     @property
     def uncertain(self) -> bool:
         """Whether its last call may have had its effect although it failed."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_EVENTS = "EVENT$"
+"""Above every event's key and below all others: ``$`` follows ``#``, and the other kinds come later in the alphabet."""
 ATTEMPTS = 40
 """How often one decision is tried against competing writers before it is given up as transient."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.010, 0.160
@@ -153,9 +155,10 @@ class Journal:
         The head first: what is newer than it makes a decision about the whole lose its commit, never pass unseen.
         """
         rest = self.read(["RUN"])
-        kinds = ("GATE#", "KEPT#", "PARK#", "STEP#")
-        items = [item for kind in kinds for item in self._store.query(self.pk, kind)]
-        known = rest.with_({record.sk: record for record in map(revive, items)})
+        # One query for all kinds: only the events, which sort before them, are many and not wanted.
+        items = self._store.query(self.pk, "", after=_EVENTS)
+        found = map(revive, (item for item in items if item["sk"] not in rest.asked))
+        known = rest.with_({record.sk: record for record in found})
         return Snapshot(known.records, known.asked, whole=True)
 
     def events(self, *, after: int = 0, limit: int = 0) -> list[Event]:

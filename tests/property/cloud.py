@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import bare
 from cloud_function import BUCKET, TABLE, manifest_key, ports
 from family import family, unit_of
 from graphs import children_of, given
@@ -39,6 +40,8 @@ UNWIND = "arn:aws:states:us-east-1:000000000000:stateMachine:unwind"
 FUNCTIONS = ("StepFunction", "ControlFunction", "GateFunction")
 FOLDERS = (ROOT, ROOT / "tests" / "property", ROOT / "tests" / "flows")
 TENANT = "acme"
+WATCH = 0.1
+"""Seconds between two looks at an execution that is measured; each look takes the emulator's time from it."""
 PATIENCE = 60.0
 """Seconds that a run may take."""
 HANDLER = """
@@ -78,7 +81,7 @@ class Cloud:
         self._known: set[str] = set()
         self._machine("unwind", _brisk(unwind_machine()))
 
-    def _function(self, name: str, handler: str) -> None:
+    def _function(self, name: str, handler: str, **more: str) -> None:
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as file:
             file.writestr("entry/__init__.py", "")
@@ -92,7 +95,7 @@ class Cloud:
             Handler="entry.handler.handle",
             Code={"ZipFile": archive.getvalue()},
             Timeout=self.timeout,
-            Environment={"Variables": variables | self.variables()},
+            Environment={"Variables": variables | self.variables() | more},
         )
 
     def variables(self) -> dict[str, str]:
@@ -136,19 +139,26 @@ class Cloud:
 
         return once
 
-    def bare_chain(self, length: int) -> Callable[[], float]:
+    def trips_chain(self, length: int) -> Callable[[], float]:
+        """Do as ``bare_chain`` with tasks that make the round trips of a step, and nothing else."""
+        requests = bare.requests_of_a_step(self._host.store)
+        return self.bare_chain(length, "Trips", bare.TRIPS, REQUESTS=requests)
+
+    def bare_chain(
+        self, length: int, name: str = "Bare", handler: str = bare.NOTHING, **variables: str
+    ) -> Callable[[], float]:
         """Return a function that runs a chain of Lambda tasks which do nothing, and returns the seconds they took."""
-        self._function("Bare", "def handle(event, context):\n    return {}\n")
+        self._function(name, handler, **variables)
         states = {
             f"s{number}": {
                 "Type": "Task",
                 "Resource": "arn:aws:states:::lambda:invoke",
-                "Parameters": {"FunctionName": "Bare", "Payload": {}},
+                "Parameters": {"FunctionName": name, "Payload": {}},
                 **({"Next": f"s{number + 1}"} if number + 1 < length else {"End": True}),
             }
             for number in range(length)
         }
-        machine = self._machine("bare", {"StartAt": "s0", "States": states})
+        machine = self._machine(name, {"StartAt": "s0", "States": states})
 
         def once() -> float:
             return self._took(self._states.start_execution(stateMachineArn=machine, input="{}")["executionArn"])
@@ -160,7 +170,7 @@ class Cloud:
         while (found := self._states.describe_execution(executionArn=execution))["status"] == "RUNNING":
             if time.monotonic() > deadline:
                 raise Stuck(f"{execution} does not end")
-            time.sleep(0.02)
+            time.sleep(WATCH)
         if found["status"] != "SUCCEEDED":
             raise Stuck(f"{execution} has {found['status']}")
         return (found["stopDate"] - found["startDate"]).total_seconds()

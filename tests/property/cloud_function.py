@@ -10,9 +10,9 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from behaviour import TOOLS, reply
 
+from functions.bootstrap import client
 from shared.blobs.s3 import S3Blobs
 from shared.clock import SystemClock
 from shared.engine.stepfunctions import StepFunctions
@@ -59,26 +59,26 @@ def manifest_key(workflow: str) -> Key:
     return Key(f"MANIFEST#{workflow}", "MANIFEST")
 
 
-def ports(client: Any) -> dict[str, Any]:
+def ports(made: Any) -> dict[str, Any]:
     """Return the ports over a function that makes boto3 clients."""
-    store = DynamoStore(client("dynamodb"), TABLE)
+    store = DynamoStore(made("dynamodb"), TABLE)
     return {
         "store": store,
-        "blobs": S3Blobs(client("s3"), BUCKET),
+        "blobs": S3Blobs(made("s3"), BUCKET),
         "clock": SystemClock(),
-        "engine": StepFunctions(client("stepfunctions")),
+        "engine": StepFunctions(made("stepfunctions")),
         "definitions": Stored(store),
     }
 
 
 @cache
 def _steps() -> StepHost:
-    return StepHost(**ports(boto3.client), models=FakeModels(reply), tools=FakeTools(TOOLS))
+    return StepHost(**ports(client), models=FakeModels(reply), tools=FakeTools(TOOLS))
 
 
 @cache
 def _gates() -> GateHost:
-    return gates(ports(boto3.client))
+    return gates(ports(client))
 
 
 def gates(known: dict[str, Any]) -> GateHost:

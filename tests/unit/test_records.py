@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.ledger.record import replace
+from shared.ledger.record import Record, replace
 from shared.ledger.records import Amount, Call, Event, Head, Step
 from shared.ledger.sqlite import SqliteStore
 from shared.ports import Key, Write
@@ -41,3 +41,23 @@ def test_a_copy_leaves_the_original_as_it_was_and_knows_no_other_fields():
     assert (STEP.status, changed.status, changed.path) == ("running", "completed", "a")
     with pytest.raises(TypeError, match="Step has no colour"):
         replace(STEP, colour="red")
+
+
+def test_a_step_is_written_without_what_is_at_its_default_down_into_its_parts():
+    ran = replace(STEP, hold=Amount(usd=3), spent=Amount(), output=Value("d", 2, text="{}"), retries=0, settled=True)
+    item = ran.to_item()
+    assert item == {
+        "path": "a",
+        "step": "a",
+        "type": "tool",
+        "status": "running",
+        "hold": {"usd": 3},
+        "spent": {},
+        "output": {"digest": "d", "size": 2, "text": "{}"},
+        "settled": True,
+    }
+    assert Step.from_item(item) == ran
+
+
+def test_a_step_that_was_written_whole_is_read_as_well():
+    assert Step.from_item(Record.to_item(STEP)) == STEP
