@@ -7,6 +7,7 @@ secret. What was taken out is gone: later steps read ``[redacted]`` too.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -36,9 +37,20 @@ _SIGNS = (
 """What every secret holds one of: looking for these takes a hundredth of the time."""
 
 
+_SHORT = 64
+"""Characters up to which a text is remembered: names of fields, of steps, of states come again and again."""
+
+
 def redacted_text(text: str) -> str:
     """Return the text without anything that looks like a well-known kind of secret."""
+    return _remembered(text) if len(text) <= _SHORT else _redacted(text)
+
+
+def _redacted(text: str) -> str:
     return _SECRET.sub(MARK, text) if any(sign in text for sign in _SIGNS) else text
+
+
+_remembered = lru_cache(2048)(_redacted)
 
 
 def redacted(value: Any, schema: Mapping[str, Any] | None = None) -> Any:
