@@ -245,8 +245,8 @@ def _unwind(world: World, data: dict[str, Any]) -> bool:
     """Take one turn of the unwind machine. Returns whether there is more to do."""
     event = {**data, "entered": f"{time.time_ns()}", "retry": 0}
     answer = world.call("${ControlFunction}", {**event, "op": "unwind"})
-    if answer["action"] == "compensate":
-        world.call("${StepFunction}", {**event, "op": "compensate", "step": answer["step"]})
+    if answer["action"] in {"compensate", "probe"}:
+        world.call("${StepFunction}", {**event, "op": answer["action"], "step": answer["step"]})
     return answer["action"] != "done"
 
 
