@@ -73,13 +73,12 @@ def release(head: Head, hold: Amount, used: Amount, now: int) -> Head:
     return replace(settled, active_left=head.active_deadline - now, active_deadline=None)
 
 
-def carve(head: Head, hold: Amount, active_time: float | None) -> Head:
-    """Take a child run's envelope out of what is left; its active time (s) too. No step is open by that."""
+def carve(head: Head, hold: Amount, active_time: int) -> Head:
+    """Take a child run's envelope out of what is left; ``active_time`` (ms) too. No step is open by that."""
     carved = _charge(head, hold)
-    taken = int((active_time or 0) * 1000)
     if head.active_deadline is not None:
-        return replace(carved, active_deadline=head.active_deadline - taken)
-    return carved if head.active_left is None else replace(carved, active_left=head.active_left - taken)
+        return replace(carved, active_deadline=head.active_deadline - active_time)
+    return carved if head.active_left is None else replace(carved, active_left=head.active_left - active_time)
 
 
 def give_back(head: Head, hold: Amount, used: Amount, active_time: int) -> Head:

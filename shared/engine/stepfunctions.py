@@ -59,7 +59,7 @@ class StepFunctions(Engine):
         except ClientError as error:
             if error.response["Error"]["Code"] in _GONE:
                 return False
-            raise
+            raise TransientFailure(f"A task could not be answered: {error}") from error
         return True
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
-from shared.errors import StoreConflict
+from shared.errors import StoreConflict, TransientFailure
 from shared.ledger.attributes import decode_item, encode_item
 from shared.ledger.keys import INDEXES
 from shared.ports import Item, Key, Store, Write
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _BATCH = 100
+_TRIES = 8
+"""How often keys that DynamoDB leaves out of an answer, because it is throttled, are asked for."""
+_PAUSE = 0.01
+"""Seconds before they are asked for again, at most; twice as long each time."""
 _LOST = frozenset({"ConditionalCheckFailedException", "TransactionCanceledException", "TransactionConflictException"})
 
 
@@ -26,7 +32,10 @@ class DynamoStore(Store):
         self._table = table
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Item]:
-        """Return the items that exist, read consistently; any number of keys."""
+        """Return the items that exist, read consistently; any number of keys.
+
+        Raises TransientFailure when DynamoDB keeps leaving some out.
+        """
         found: dict[Key, Item] = {}
         unique = sorted(set(keys))
         for start in range(0, len(unique), _BATCH):
@@ -35,12 +44,16 @@ class DynamoStore(Store):
 
     def _read_batch(self, keys: list[Key]) -> Iterator[tuple[Key, Item]]:
         wanted = {self._table: {"Keys": [self._key(key) for key in keys], "ConsistentRead": True}}
-        while wanted:
+        for tried in range(_TRIES):
             answer = self._client.batch_get_item(RequestItems=wanted)
             for raw in answer["Responses"].get(self._table, ()):
                 item = decode_item(raw)
                 yield Key(item["pk"], item["sk"]), item
             wanted = answer.get("UnprocessedKeys")
+            if not wanted:
+                return
+            time.sleep(random.uniform(0, _PAUSE * 2**tried))  # noqa: S311 - no secret
+        raise TransientFailure(f"DynamoDB throttles reads of {self._table}. Give the table more capacity, or wait.")
 
     def query(self, pk: str, prefix: str, *, after: str = "", limit: int = 0) -> list[Item]:
         """Return the partition's items under ``prefix`` above ``after``, in order, read consistently."""

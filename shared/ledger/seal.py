@@ -60,11 +60,13 @@ class Seal:
 
     def checked(self, pk: str, item: Item) -> Item:
         """Return a record as it was read, marked as forged when its output does not carry a valid seal."""
-        if not item.get("output") or self._is_valid(pk, item):
+        if item.get("output") is None or self._is_valid(pk, item):
             return item
-        return {**item, "forged": True}
+        return {**item, "output": _NOTHING if not _is_value(item["output"]) else item["output"], "forged": True}
 
     def _is_valid(self, pk: str, item: Item) -> bool:
+        if not _is_value(item["output"]):
+            return False
         name, _, mac = str(item.get("seal", "")).partition(".")
         text = item["output"].get("text")
         whole = text is None or sha256(text.encode()).hexdigest() == item["output"]["digest"]
@@ -75,6 +77,18 @@ class Seal:
         given = [pk, item["path"], *(item.get(field) for field in _SIGNED)]
         message = json.dumps([*given, arguments.get("digest"), item["output"]["digest"], item["output"].get("blob")])
         return hmac.digest(self.keys[name], message.encode(), "sha256").hex()
+
+
+_NOTHING: dict[str, Any] = {"digest": "", "size": 0}
+"""What stands for an output that is not even one."""
+
+
+def _is_value(output: Any) -> bool:
+    """Tell whether an output has the form that this product writes, valid or not."""
+    given = cast("dict[str, Any]", output) if isinstance(output, dict) else {}
+    texts = (given.get("text"), given.get("blob"))
+    known = given.keys() <= {"digest", "size", "text", "blob"}
+    return known and isinstance(given.get("digest"), str) and all(isinstance(one, str | None) for one in texts)
 
 
 class SealedStore(Store):

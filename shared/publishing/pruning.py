@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from shared.errors import StoreConflict
 from shared.ledger.keys import LATEST, version_key, workflow_partition
 from shared.ports import Write
 from shared.runtime.mending import Finding
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from shared.ports import Item, Store
+    from shared.runtime.mending import What
 
 GRACE = 7 * 24 * 3600 * 1000
 """How long (ms) a version stays after it was last needed."""
@@ -41,23 +43,23 @@ class VersionedMachines(Protocol):
 def prune(store: Store, machines: VersionedMachines, named: Collection[str], now: int) -> list[Finding]:
     """Mark or prune what is not needed; ``store`` is the definitions table, ``named`` are versions that runs need.
 
-    Returns what was done; a version that resists is among it.
+    Returns what was done; a version or machine that resists is among it, and is tried again the next time.
     """
     latest, versions = _published(store)
-    needed = _with_pins({*latest, *named}, versions)
-    found = [one for name in versions for one in _judged(store, machines, name, versions[name], needed, now)]
-    gone = {one.run for one in found if one.done == "pruned"}
-    return [*found, *_unused(machines, versions, gone)]
+    standing = {name: item for name, item in versions.items() if not item.get("pruned")}
+    needed = _with_pins({*latest, *named}, standing)
+    found = [one for name, item in standing.items() for one in _judged(store, name, item, needed, now)]
+    return [*found, *_forgotten(store, machines, now), *_unused(store, machines, now)]
 
 
 def _published(store: Store) -> tuple[set[str], Versions]:
-    """Return the names of the versions that new runs take, and all versions that have not been pruned."""
+    """Return the names of the versions that new runs take, and all versions whose machine has not been deleted."""
     latest, versions = set[str](), Versions()
     for pointer in store.query(LATEST, "NAME#"):
         if not pointer.get("retired"):
             latest.add(_name(pointer))
         items = store.query(workflow_partition(pointer["workflow"]), "VERSION#")
-        versions.update((_name(item), item) for item in items if not item.get("pruned"))
+        versions.update((_name(item), item) for item in items if not item.get("removed"))
     return latest, versions
 
 
@@ -88,38 +90,59 @@ def _pins(value: Any) -> Iterator[str]:
             yield from _pins(inner)
 
 
-def _judged(
-    store: Store, machines: VersionedMachines, name: str, item: Item, needed: set[str], now: int
-) -> Iterator[Finding]:
+def _judged(store: Store, name: str, item: Item, needed: set[str], now: int) -> Iterator[Finding]:
+    """Write down what a version is from now on. It is deleted afterwards, so that nobody takes one that is gone."""
     retired = item.get("retired")
     if name in needed and retired:
-        _mark(store, item, retired=None)
+        yield from _marked(store, name, item, {"retired": None})
     elif name not in needed and not retired:
-        _mark(store, item, retired=now)
-        yield Finding("", name, "version_unused", "marked", f"it is pruned after {GRACE // 86_400_000} days")
+        marked = Finding("", name, "version_unused", "marked", f"it is pruned after {GRACE // 86_400_000} days")
+        yield from _marked(store, name, item, {"retired": now}, marked)
     elif name not in needed and now - int(retired or now) >= GRACE:
-        yield _pruned(store, machines, name, item, now)
+        yield from _marked(store, name, item, {"pruned": now}, Finding("", name, "version_unused", "pruned"))
 
 
-def _pruned(store: Store, machines: VersionedMachines, name: str, item: Item, now: int) -> Finding:
-    try:
-        machines.forget(str(item["version_arn"]))
-        _mark(store, item, pruned=now)
-    except Exception as error:  # noqa: BLE001 - the other versions must not wait for this one
-        return Finding("", name, "version_unused", "left", f"{type(error).__name__}: {error}"[:300])
-    return Finding("", name, "version_unused", "pruned")
+def _forgotten(store: Store, machines: VersionedMachines, now: int) -> Iterator[Finding]:
+    """Delete what was pruned, now or earlier, from Step Functions."""
+    for name, item in _published(store)[1].items():
+        if item.get("pruned") and not item.get("forgotten"):
+            try:
+                machines.forget(str(item["version_arn"]))
+            except Exception as error:  # noqa: BLE001 - the other versions must not wait for this one
+                yield _left("version_unused", name, error)
+            else:
+                yield from _marked(store, name, item, {"forgotten": now})
 
 
-def _unused(machines: VersionedMachines, versions: Versions, gone: set[str]) -> Iterator[Finding]:
-    """Delete the machines whose last version is ``gone``. One that resists stays, and is among the findings."""
-    used = {item["machine_arn"] for name, item in versions.items() if name not in gone}
-    for machine in sorted({versions[name]["machine_arn"] for name in gone} - used):
-        done, why = "deleted", ""
+def _unused(store: Store, machines: VersionedMachines, now: int) -> Iterator[Finding]:
+    """Delete the machines whose last version is gone."""
+    versions = _published(store)[1]
+    used = {item["machine_arn"] for item in versions.values() if not item.get("forgotten")}
+    for machine in sorted({item["machine_arn"] for item in versions.values()} - used):
         try:
             machines.remove(machine)
         except Exception as error:  # noqa: BLE001 - the other machines must not wait for this one
-            done, why = "left", f"{type(error).__name__}: {error}"[:300]
-        yield Finding("", machine, "machine_unused", done, why)
+            yield _left("machine_unused", machine, error)
+        else:
+            yield Finding("", machine, "machine_unused", "deleted")
+            mine = {name: item for name, item in versions.items() if item["machine_arn"] == machine}
+            yield from (one for name, item in mine.items() for one in _marked(store, name, item, {"removed": now}))
+
+
+def _left(what: What, name: str, error: Exception) -> Finding:
+    return Finding("", name, what, "left", f"{type(error).__name__}: {error}"[:300])
+
+
+def _marked(
+    store: Store, name: str, item: Item, marks: Mapping[str, int | None], found: Finding | None = None
+) -> Iterator[Finding]:
+    """Mark a version and yield ``found``; what others write meanwhile, a deployment for one, comes first."""
+    try:
+        _mark(store, item, **marks)
+    except StoreConflict as conflict:
+        yield _left("version_unused", name, conflict)
+    else:
+        yield from (found,) if found else ()
 
 
 def _mark(store: Store, item: Item, **marks: int | None) -> None:

@@ -141,7 +141,9 @@ class Publisher:
         version = _version(item)
         latest = items.get(pointer)
         if latest is None or latest["version"] != version.version or latest.get("retired"):
-            self.store.commit([_latest(version, latest)])
+            # The version is written too: who prunes it at the same moment then conflicts.
+            needed = {name: value for name, value in item.items() if name != "retired"}
+            self.store.commit([_latest(version, latest), Write(place, needed, item["rev"])])
         return version
 
     def _register(self, release: Release, digest: str) -> Version:

@@ -139,7 +139,8 @@ class Birth:
         check_open(seen)
         limits = self.limits(seen)
         hold = Amount(usd=limits.usd or 0, tokens=limits.tokens or 0, steps=limits.steps or 0)
-        refusals = tuple(rules.refusals(seen.head, hold, int((limits.active_time or 0) * 1000), self.now))
+        active = int((limits.active_time or 0) * 1000)
+        refusals = tuple(rules.refusals(seen.head, hold, active, self.now))
         if refusals and seen.run.budget_mode != "audit":
             raise protocol.exceeded(refusals[0])
         child = child_id(task.run, task.path, known.attempt + 1, self.now)
@@ -157,7 +158,7 @@ class Birth:
         note = Note("child_started", task.path, waiting.attempt, data)
         notes = (*protocol.would_refuse(task.path, waiting.attempt, refusals), note)
         writes = tuple(self.new(seen.run, child, limits).writes())
-        return Change(waiting, (rules.carve(seen.head, hold, limits.active_time), waiting), notes, writes)
+        return Change(waiting, (rules.carve(seen.head, hold, active), waiting), notes, writes)
 
     def limits(self, seen: Snapshot) -> Limits:
         """Return the child's limits."""

@@ -137,7 +137,7 @@ class _Move:
         more, active = _amount(self._refusal.dimension, by)
         held = replace(step, hold=step.hold + more)
         note = Note("child_raised", step.path, None, {"dimension": self._refusal.dimension, "by": by})
-        above, below = rules.carve(head, more, active / 1000), rules.give_back(child.head, more, Amount(), active)
+        above, below = rules.carve(head, more, active), rules.give_back(child.head, more, Amount(), active)
         writes = (self._write(child.head, below), self._write(child.run, raised_run(child.run, more, active)))
         return Change(_MOVED, (above, held), (note,), writes)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Gate, Head, Park, revive
 from shared.runtime.cascade import act
+from shared.runtime.deadletters import redriven
 from shared.runtime.ending import start_unwinding
 from shared.runtime.gates import answer
 from shared.runtime.journal import Journal
@@ -48,4 +49,6 @@ def _start(host: Host, pk: str, unwind_machine: str) -> None:
     if seen.head.unwinding:
         start_unwinding(host, seen, unwind_machine)
     elif seen.head.seq == seen.head.began:
+        if seen.head.epoch > 1:
+            redriven(host.store, pk)
         execute(host, seen)

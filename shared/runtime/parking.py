@@ -120,9 +120,10 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     accepted = _accepted(host, task, plan, order)
     journal = host.journal(task)
     seen = journal.read(_resume_keys(task.path, plan))
-    if order.action == "fail":
-        _fail_whole(host, seen, task, order, unwind_machine)
     now = host.clock.now()
+    if order.action == "fail":
+        decide_resume(seen, task.path, order, accepted, now)  # refused before anybody else fails
+        _fail_whole(host, seen, task, order, unwind_machine)
     more = order.more.amounts if order.more else {}
 
     def decide(again: Snapshot) -> Change[None]:

@@ -62,7 +62,7 @@ def _carved(head: Head, step: Step, more: Amounts) -> tuple[tuple[Head, Step], N
     """Carve ``more`` out of a parent's head for the child that ``step`` waits for."""
     added, active = _split(more)
     note = Note("child_raised", step.path, None, {"by": more})
-    return (rules.carve(head, added, active / 1000), replace(step, hold=step.hold + added)), note
+    return (rules.carve(head, added, active), replace(step, hold=step.hold + added)), note
 
 
 def _missing(head: Head, more: Amounts, now: int) -> Amounts:

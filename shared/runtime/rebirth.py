@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shared.budget import rules
 from shared.ledger.records import Amount, Step
 from shared.runtime import protocol
+from shared.runtime.deadletters import redriven
 from shared.runtime.epochs import kept
 from shared.runtime.journal import Change, Journal, Note
 from shared.runtime.outputs import output_of
@@ -43,7 +44,9 @@ def resume_child(host: Host, task: Task, journal: Journal, seen: Snapshot) -> St
     rebirth = _Rebirth(host, task, below)
     rebirth.check(seen)
     void_approvals(below, another=rebirth.is_of_another_version(seen.run))
-    return journal.transact(seen, rebirth.decide)[0]
+    reborn = journal.transact(seen, rebirth.decide)[0]
+    redriven(host.store, below.pk)  # before anything of its new epoch can fail: it is started after this
+    return reborn
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +83,13 @@ class _Rebirth:
         run = replace(child.run, charged=charged)
         if not self._is_unfinished(child):
             # What it left of its active time went back when it ended; its answer must not bring that once more.
-            over = replace(child.head, active_left=child.head.active_left and 0)
+            over = replace(child.head, active_left=None if child.head.active_left is None else 0)
             return Change(waiting, (waiting,), elsewhere=self.below.writes(child, Change(None, (over, run))))
         head = _within(next_epoch(child.head), seen.head, now)
         hold = Amount(head.left_usd or 0, head.left_tokens or 0, head.left_steps or 0)
-        active = head.active_left / 1000 if head.active_left is not None else None
         told = {"child": child.run.id, "epoch": head.epoch, "hold": protocol.shown(hold)}
         note = Note("child_resumed", self.task.path, waiting.attempt, told)
-        above = rules.carve(seen.head, hold, active)
+        above = rules.carve(seen.head, hold, head.active_left or 0)
         writes = self._writes(seen.run, child, _limited(run, child.head, head), head)
         return Change(waiting, (above, replace(waiting, hold=hold)), (note,), writes)
 

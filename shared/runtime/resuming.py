@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from shared.runtime.host import Host, Published
     from shared.runtime.journal import Journal, Snapshot
 
-BATCH = 40
-"""Approvals that are made void in one transaction."""
+BATCH = 30
+"""Approvals that are made void in one transaction: three items each, of 100 that DynamoDB takes."""
 _SAME = ("type", "needs", "join", "when", "merge", "output", "risk", "approved_by", "spec")
 """What of a completed step's plan another version may not change: its result would be another one."""
 
@@ -58,8 +58,8 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
     _, after = journal.transact(
         void_approvals(journal, another=another), lambda again: decide_epoch(host, again, asked)
     )
+    redriven(host.store, journal.pk)  # before anything of the new epoch can fail
     execute(host, after)
-    redriven(host.store, journal.pk)
     return after
 
 

@@ -64,6 +64,13 @@ def test_a_run_whose_outputs_are_all_ours_completes():
     check(w)
 
 
+@pytest.mark.parametrize("output", [{}, {"text": "x"}, {"digest": 7}, {"digest": "d", "extra": 1}, "text", [], 0])
+def test_what_is_no_output_at_all_pauses_the_run_too(output):
+    do = tampering("a", output=output)
+    w, run = played(tool("a"), tool("t", "a", say="tamper"), tool("b", "a", "t", say="${ steps.a.output }"), do=do)
+    assert (run.status, w.head.state, w.records.step("b").reason) == ("RUNNING", "paused", "attestation_mismatch")
+
+
 @pytest.mark.parametrize("reads", ["${ steps.a.output }", "fine"])
 def test_whoever_reads_a_foreign_output_pauses_the_run(reads):
     w, run = played(tool("a"), tool("t", "a", say="tamper"), tool("b", "a", "t", say=reads), do=tampering("a"))

@@ -9,6 +9,7 @@ from bodies import BUDGET, each, loop, output, plan, refuse, said, tool
 from machine import UNWIND
 from town import NUMBERS, Town, task_in
 
+from shared.errors import Conflict
 from shared.runtime.parking import Order, Raise, resume_step
 from shared.values import load
 
@@ -205,6 +206,16 @@ def test_what_a_part_inside_an_item_did_is_undone_by_its_own_path():
     assert town.w.head.state == "failed"
     undone = [word for word in said(town.w) if str(word).startswith("undo")]
     assert sorted(undone) == sorted(f"undo {n}" for n in [*range(12)] * 2)
+
+
+def test_who_gives_up_a_step_in_a_part_that_is_not_paused_fails_nobody():
+    town = Town(each(tool("a", say="${ string(item) }"), over=NUMBERS), do=refuse("5")).start({"numbers": [*range(20)]})
+    below = town.below(next(path for path in town.parts() if town.below(path).head.paused))
+    done = next(step.path for step in below.records.steps() if step.path.endswith("/a") and step.status == "completed")
+    with pytest.raises(Conflict) as refused:
+        resume_step(below.steps, task_in(below, done.removesuffix("a")), Order("fail", "ops"), UNWIND)
+    assert refused.value.problem == "not_paused"
+    assert (town.w.head.unwinding, below.head.unwinding) == (None, None)
 
 
 def test_who_gives_up_a_step_in_a_part_gives_up_the_run():

@@ -18,7 +18,8 @@ from shared.manifest import StepPlan
 from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.host import Published
-from shared.runtime.resuming import Resume, resume_run
+from shared.runtime.journal import Change
+from shared.runtime.resuming import Resume, resume_run, void_approvals
 from shared.testing import FixedDefinitions
 
 NO = PermanentFailure("no")
@@ -141,6 +142,21 @@ def test_a_call_that_failed_for_certain_needs_another_approval():
     check(w)
 
 
+def test_any_number_of_approvals_is_made_void():
+    w, run = gated(do=fails(a=[NO]))
+    approve(w)
+    run.go()
+    w.unwind()
+    gate, asking, step = w.records.gate("g"), w.records.step("g"), w.records.step("a")
+    for number in range(40):
+        more = (replace(gate, path=f"g{number}", approves=f"a{number}"), replace(asking, path=f"g{number}"))
+        called = replace(step, path=f"a{number}")
+        w.journal.transact(
+            w.records, lambda _, new=(*more, called): Change(None, tuple(replace(n, rev=0) for n in new))
+        )
+    assert {gate.status for gate in void_approvals(w.journal).gates()} == {"cancelled"}
+
+
 def test_an_approval_stays_whose_call_was_never_made():
     w, run = gated()
     approve(w)
@@ -224,11 +240,13 @@ def test_parts_go_on_with_their_whole(kind):
     assert town.w.head.ended == "failed"
     first = said(town.w)
     assert 1 < len(first) < 40
+    assert dead(town.w)
     mended(town.w)
     resume_run(town.w.steps, town.w.journal, Resume("ops"))
     town.go()
     assert town.w.head.ended == "completed"
     assert sorted(said(town.w)) == sorted([*(str(number) for number in range(1, 41)), "31"])
+    assert dead(town.w) == []
     town.check()
 
 

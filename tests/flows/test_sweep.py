@@ -10,7 +10,7 @@ from invariants import check
 from machine import UNWIND
 from test_other_runs import called, gated, tool, world
 
-from shared.errors import TransientFailure
+from shared.errors import StoreConflict, TransientFailure
 from shared.ledger.records import Amount, Step
 from shared.manifest import StepPlan
 from shared.ports import Execution, Key, Write
@@ -321,3 +321,36 @@ def test_a_machine_that_resists_is_found_and_harms_nothing(parked):
     port.machines.stubborn = True
     swept(port, parked, 0)
     assert swept(port, parked, 8) == [("old#1", "pruned"), ("old", "left")]
+    port.machines.stubborn = False
+    assert swept(port, parked, 1) == [("old", "deleted")]
+    assert swept(port, parked, 1) == []
+
+
+def test_a_version_is_written_down_as_pruned_before_it_is_deleted(parked):
+    catalogue = MemoryStore()
+    versions(catalogue, 1, 2, 3)
+    port = host(parked, catalogue)
+    swept(port, parked, 0)
+    forget, port.machines.forget = port.machines.forget, lambda _: 1 / 0
+    assert swept(port, parked, 8) == [("w#2", "pruned"), ("w#2", "left")]
+    assert catalogue.items[Key("WORKFLOW#w", "VERSION#000002")]["pruned"]
+    port.machines.forget = forget
+    swept(port, parked, 1)
+    assert port.machines.forgotten == ["w:2"]
+
+
+def test_a_version_that_is_deployed_at_that_moment_is_not_pruned(parked):
+    catalogue = MemoryStore()
+    versions(catalogue, 1, 2, 3)
+    port = host(parked, catalogue)
+    swept(port, parked, 0)
+    commit = catalogue.commit
+
+    def contested(writes):
+        if any(write.item.get("pruned") for write in writes):
+            raise StoreConflict("a deployment was faster")
+        commit(writes)
+
+    catalogue.commit = contested
+    assert swept(port, parked, 8) == [("w#2", "left")]
+    assert port.machines.forgotten == []

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from shared.errors import StoreConflict
+from shared.errors import StoreConflict, TransientFailure
 from shared.ledger.dynamodb import DynamoStore
 from shared.ledger.records import Amount, Event, Gate, Head, Run, Step, revive
 from shared.ports import Key, Write
@@ -100,3 +100,20 @@ def test_what_is_no_conflict_is_not_reported_as_one():
         store = DynamoStore(boto3.client("dynamodb", region_name="us-east-1"), "missing")
         with pytest.raises(ClientError):
             store.commit([put("p", "a")])
+
+
+class Throttled:
+    """A client whose table leaves out every key so many times."""
+
+    def __init__(self, times):
+        self.times = times
+
+    def batch_get_item(self, **asked):
+        self.times -= 1
+        return {"Responses": {}, "UnprocessedKeys": asked["RequestItems"] if self.times >= 0 else {}}
+
+
+def test_keys_that_are_left_out_are_asked_for_again_but_not_for_ever():
+    assert DynamoStore(Throttled(2), "t").read([Key("p", "s")]) == {}
+    with pytest.raises(TransientFailure, match="throttles"):
+        DynamoStore(Throttled(99), "t").read([Key("p", "s")])

@@ -380,3 +380,19 @@ def test_retiring_beside_other_deployments_is_tried_again_and_then_refused(publi
     store.conflicts = 99
     with pytest.raises(StoreConflict, match="Deploy again"):
         publisher.retire("invoice", MACHINE)
+
+
+def test_a_version_that_is_pruned_while_it_is_deployed_again_becomes_a_new_one(publisher, store, machines):
+    publisher.publish(release())
+    machines.deploy("new", "r2")
+    publisher.publish(release("bbb", "r2"))
+    place, commit = Key("WORKFLOW#invoice", "VERSION#000001"), store.commit
+
+    def meanwhile(writes):
+        store.commit = commit
+        commit([Write(place, {**store.items[place], "pruned": 5}, store.items[place]["rev"])])
+        commit(writes)
+
+    store.commit = meanwhile
+    machines.deploy('{"calls": "step:1"}', "r1")
+    assert publisher.publish(release()).version == 3
