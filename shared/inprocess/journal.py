@@ -35,7 +35,7 @@ class TickJournal(Journal):
     def read(self, sks: Iterable[str]) -> Snapshot:
         """Read the named records, always with the head."""
         book = self._tick.book(self.pk)
-        return super().read(sks) if book is None else _some(book, {"HEAD", *sks})
+        return super().read(sks) if book is None else _some(book, frozenset({"HEAD", *sks}))
 
     def read_all(self) -> Snapshot:
         """Read every record of the run except its events."""
@@ -47,9 +47,9 @@ class TickJournal(Journal):
         book = self._tick.book(self.pk)
         if book is None:
             return super().transact(seen, decide)
-        now = _all(book) if seen.whole else _some(book, {*seen.asked, *seen.records})
+        now = _all(book) if seen.whole else _some(book, seen.asked.union(seen.records))
         change = decide(now)
-        unread = {record.sk for record in change.records} & book.keys() - now.records.keys()
+        unread = {sk for one in change.records if (sk := one.sk) in book and sk not in now.records}
         if unread:
             now = _some(book, now.asked | unread)
             change = decide(now)
@@ -66,8 +66,8 @@ class TickJournal(Journal):
         return change.result, now.with_(written)
 
 
-def _some(book: Book, asked: Iterable[str]) -> Snapshot:
-    return Snapshot({sk: book[sk] for sk in asked if sk in book}, frozenset(asked))
+def _some(book: Book, asked: frozenset[str]) -> Snapshot:
+    return Snapshot({sk: book[sk] for sk in asked if sk in book}, asked)
 
 
 def _all(book: Book) -> Snapshot:

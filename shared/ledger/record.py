@@ -69,10 +69,11 @@ def replace(record: R, **changes: Any) -> R:
     Every step makes a dozen of these. Raises TypeError for a field that the record does not have.
     """
     known = vars(record)
-    if not changes.keys() <= known.keys():
+    changed = known | changes
+    if len(changed) != len(known):
         raise TypeError(f"{type(record).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
     made = object.__new__(type(record))
-    object.__setattr__(made, "__dict__", known | changes)
+    object.__setattr__(made, "__dict__", changed)
     return made
 
 

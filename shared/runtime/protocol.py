@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PARKED = frozenset({"paused", "unknown"})
 """Statuses in which a step waits for a person's word; the head counts them."""
+_BESIDE = (COMPENSATE, FALLBACK)
 _FRESH = Step(path="", step="", type="", status="running")
 
 
@@ -337,7 +338,7 @@ def decision_value(gate: Gate) -> Value:
 
 def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
     """Return the steps that a completed compensation has undone, or for which a completed fallback stands in."""
-    if closed.status != "completed":
+    if closed.status != "completed" or not closed.path.endswith(_BESIDE):
         return ()
     undone = seen.step(closed.path.removesuffix(COMPENSATE))
     if undone and undone.path != closed.path:

@@ -17,6 +17,7 @@ SECRETS = (
     "sk-ant-REDACTED" + "a" * 20,
     "ghp_" + "a" * 36,
     "xoxb-1234567890-abc",
+    "xoxb-1234567890",  # the shortest of all: what is shorter is not looked at
     "whsec_" + "A" * 32,
     "AIza" + "b" * 35,
     "sk_live_" + "c" * 24,
