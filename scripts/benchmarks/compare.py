@@ -92,7 +92,9 @@ def main(argv: list[str] | None = None) -> int:
             if seconds > args.minutes * 60:
                 _stop(jobs)
                 break
-    print(f"{graphs} graphs compared: interpreter and {args.engine}; {found} differ; {time.monotonic() - begun:.0f} s")
+    short = f", cut short of {args.graphs}" if graphs < args.graphs else ""
+    took = f"{time.monotonic() - begun:.0f} s"
+    print(f"{graphs} graphs compared{short}: interpreter and {args.engine}; {found} differ; {took}")
     print("graphs with: " + ", ".join(f"{name} {count}" for name, count in kinds.most_common()))
     return 1 if found else 0
 

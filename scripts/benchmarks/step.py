@@ -87,6 +87,11 @@ class Counting(MemoryStore):
         self.trips["read"] += 1
         return super().read(keys)
 
+    def query(self, pk: str, prefix: str, *, after: str = "", limit: int = 0) -> list[Any]:
+        """Return a partition's items under ``prefix``."""
+        self.trips["query"] += 1
+        return super().query(pk, prefix, after=after, limit=limit)
+
     def commit(self, writes: Sequence[Write]) -> None:
         """Apply all writes or none."""
         self.trips["commit"] += 1

@@ -47,7 +47,8 @@ class Failure:
 class Call:
     """The ledger entry of a step's effect: recorded before the call, so that an interrupted one is known.
 
-    ``dispatch`` rises only when a person says that it did not happen. ``digest`` is that of the canonical arguments.
+    ``dispatch`` rises when a person says that it did not happen, and when a later epoch makes it anew. ``digest`` is
+    that of the canonical arguments.
     """
 
     tool: str

@@ -74,7 +74,11 @@ def _run(told: Told, event: Event) -> Told:
 
 
 def _renewed(path: str, step: ToldStep) -> ToldStep:
-    """Return a step as a later epoch finds it (``shared.runtime.epochs``)."""
+    """Return a step as a later epoch finds it: completed steps stay.
+
+    What else stays by ``shared.runtime.epochs``, an agent's calls that failed and skips in doubt, is not told by the
+    log alone: their status is then None, and not compared.
+    """
     undoing = path.endswith(COMPENSATE)
     if step.status == "completed" and not undoing and not is_part(path):
         return step

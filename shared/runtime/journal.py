@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _EVENTS = "EVENT$"
-"""Above every event's key and below all others: ``$`` follows ``#``, and the other kinds come later in the alphabet."""
+"""Above every event's key and below those of records: ``$`` follows ``#``, and the kinds come later in the alphabet.
+
+Dead letters come before: nothing is ever decided by them."""
 ATTEMPTS = 40
 """How often one decision is tried against competing writers before it is given up as transient."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.010, 0.160
@@ -150,7 +152,7 @@ class Journal:
         return Snapshot({key.sk: revive(item) for key, item in items.items()}, asked)
 
     def read_all(self) -> Snapshot:
-        """Read every record of the run except its events.
+        """Read every record of the run except its events and its dead letters.
 
         The head first: what is newer than it makes a decision about the whole lose its commit, never pass unseen.
         """

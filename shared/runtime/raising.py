@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.budget import rules, tenant
+from shared.errors import Conflict
 from shared.ledger.record import replace
 from shared.ledger.records import Amount
 from shared.runtime.journal import Change, Journal, Note
@@ -39,7 +40,10 @@ def raised_run(run: Run, more: Amount, active: int) -> Run:
 
 
 def fund(host: Host, run: Run, more: Amounts) -> tuple[Write, ...]:
-    """Return the writes, in other partitions, that find ``more`` for a run. Raises TenantBudgetExceeded."""
+    """Return the writes, in other partitions, that find ``more`` for a run.
+
+    Raises TenantBudgetExceeded, or Conflict when the run above does not wait for this one any more.
+    """
     if not any(more.values()):
         return ()
     if not run.parent:
@@ -49,7 +53,8 @@ def fund(host: Host, run: Run, more: Amounts) -> tuple[Write, ...]:
     seen = above.read(["RUN", f"STEP#{path}"])
     step = seen.step(path)
     if step is None or step.child != run.id or step.settled or seen.head.ended:
-        return ()
+        what = f"Run {run.id} belongs to {parent}, which does not wait for it any more: there is nothing to raise."
+        raise Conflict(what, code="parent_gone")
     missing = _missing(seen.head, more, host.clock.now())
     lacked, active = _split(missing)
     whole = raised_run(seen.run, lacked, active)

@@ -9,7 +9,9 @@ from bodies import BUDGET, each, loop, output, plan, refuse, said, tool
 from machine import UNWIND
 from town import NUMBERS, Town, task_in
 
+from shared.errors import Conflict
 from shared.manifest import Limits
+from shared.runtime.journal import Change
 from shared.runtime.parking import Order, Raise, resume_step
 from shared.values import load
 
@@ -65,6 +67,21 @@ def test_everything_inside_reserves_no_more_than_the_budget_and_parks_where_that
                 town.go()
     assert town.w.head.state == "completed"
     town.check()
+
+
+def test_a_run_that_nobody_waits_for_any_more_is_not_raised_for_nothing():
+    town = Town(own(each(tool("a", say="${ thing }"), over=NUMBERS), steps=13), room=10_000)
+    town.start({"numbers": [*range(20)]})
+    below = town.below("each")
+    limit = below.records.run.limit_steps
+    paused = next(step.path for step in below.records.steps() if step.status == "paused")
+    whole = replace(town.w.records.step("each"), child="another")
+    town.w.journal.transact(town.w.records, lambda _: Change(None, (whole,)))
+    order = Order("retry", "ops", more=Raise(steps=1))
+    with pytest.raises(Conflict) as refused:
+        resume_step(below.steps, task_in(below, paused.removesuffix("a")), order, UNWIND)
+    assert refused.value.problem == "parent_gone"
+    assert below.records.run.limit_steps == limit
 
 
 def test_a_budget_is_a_limit_and_what_the_run_has_left_another():
