@@ -275,11 +275,17 @@ def test_a_version_that_nothing_needs_is_marked_and_pruned_a_week_later(parked):
     assert port.machines.forgotten == ["w:2"]
 
 
-def test_a_version_that_is_needed_again_stays(parked):
+def marked(parked):
+    """Return a catalogue whose second version is marked, and the sweeper's host."""
     catalogue = MemoryStore()
     versions(catalogue, 1, 2, 3)
     port = host(parked, catalogue)
-    swept(port, parked, 0)
+    assert swept(port, parked, 0) == [("w#2", "marked")]
+    return catalogue, port
+
+
+def test_a_version_that_is_needed_again_stays(parked):
+    catalogue, port = marked(parked)
     catalogue.items[Key("WORKFLOWS", "NAME#w")]["version"] = 2
     assert swept(port, parked, 8) == [("w#3", "marked")]
     assert "retired" not in catalogue.items[Key("WORKFLOW#w", "VERSION#000002")]
@@ -327,10 +333,7 @@ def test_a_machine_that_resists_is_found_and_harms_nothing(parked):
 
 
 def test_a_version_is_written_down_as_pruned_before_it_is_deleted(parked):
-    catalogue = MemoryStore()
-    versions(catalogue, 1, 2, 3)
-    port = host(parked, catalogue)
-    swept(port, parked, 0)
+    catalogue, port = marked(parked)
     forget, port.machines.forget = port.machines.forget, lambda _: 1 / 0
     assert swept(port, parked, 8) == [("w#2", "pruned"), ("w#2", "left")]
     assert catalogue.items[Key("WORKFLOW#w", "VERSION#000002")]["pruned"]
@@ -340,10 +343,7 @@ def test_a_version_is_written_down_as_pruned_before_it_is_deleted(parked):
 
 
 def test_a_version_that_is_deployed_at_that_moment_is_not_pruned(parked):
-    catalogue = MemoryStore()
-    versions(catalogue, 1, 2, 3)
-    port = host(parked, catalogue)
-    swept(port, parked, 0)
+    catalogue, port = marked(parked)
     commit = catalogue.commit
 
     def contested(writes):
