@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
 from cloud import FOLDERS, HANDLER, TENANT, UNWIND, Cloud, on_cloud
 from cloud_function import ports
 from sink import Sink
@@ -172,10 +173,9 @@ class KillCloud(Cloud):
         seen = journal.read(["RUN"])
         machine = machine or seen.run.machine
         arn = f"{machine.replace(':stateMachine:', ':execution:')}:{execution_name(seen)}"
-        with suppress(self._states.exceptions.ExecutionDoesNotExist):
-            if self._states.describe_execution(executionArn=arn)["status"] == "RUNNING":
-                self._states.stop_execution(executionArn=arn, cause="stopped by hand")
-                return True
+        with suppress(ClientError):  # it has not begun, or has ended by itself
+            self._states.stop_execution(executionArn=arn, cause="stopped by hand")
+            return True
         return False
 
     def ended(self, journal: Journal) -> dict[str, Any]:

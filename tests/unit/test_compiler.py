@@ -1,5 +1,6 @@
 """From a definition to its machine: what the handlers rely on, what is refused, and how long it takes."""
 
+import copy
 import json
 import time
 from dataclasses import replace
@@ -274,12 +275,17 @@ def test_summary_counts():
 
 
 @pytest.mark.parametrize("width", [1, 10, 50])
-def test_a_thousand_steps_compile_within_a_second(width):
+def test_a_thousand_steps_compile_in_a_few_times_what_copying_their_machine_takes(width):
+    """A ratio, for machines differ; how many seconds that is, the bench says."""
     needs = {f"s{i}": tuple({f"s{i - width}", f"s{max(0, i - width - 1)}"}) if i >= width else () for i in range(1000)}
     manifest = manifest_of(needs)
-    took = []
-    for _ in range(3):  # the best of three: the machine is shared
-        start = time.process_time()
-        assert compile_manifest(manifest).summary.steps == 1000
-        took.append(time.process_time() - start)
-    assert min(took) < 1.0
+    took, copied = [], []
+    for _ in range(4):  # the best of four: the machine is shared
+        begun = time.process_time()
+        unit = compile_manifest(manifest)
+        took.append(time.process_time() - begun)
+        assert unit.summary.steps == 1000
+        begun = time.process_time()
+        copy.deepcopy(unit.asl)
+        copied.append(time.process_time() - begun)
+    assert min(took) < 7 * min(copied)
