@@ -108,13 +108,15 @@ class TickStore(Ticks, Store):
         if elsewhere:
             self.commit(elsewhere)
         book, before = self._books[pk], self._before.setdefault(pk, {})
+        written: Book = {}
         for sk, record in records.items():
             if sk not in before:
                 before[sk] = book[sk].rev if sk in book else 0
             rev = before[sk] + 1
-            book[sk] = record if record.rev == rev else replace(record, rev=rev)
-        self._events.extend((pk, event) for event in events)
-        return {sk: book[sk] for sk in records}
+            written[sk] = record if record.rev == rev else replace(record, rev=rev)
+        book.update(written)
+        self._events += [(pk, event) for event in events]
+        return written
 
     def forget(self, pk: str) -> None:
         """Keep a run's records no longer than this tick: nothing of it moves any more."""

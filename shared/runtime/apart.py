@@ -48,7 +48,7 @@ class _Whole:
         self._host, self._task = host, task
         self.plan = plan_of(host.manifest(task), task.path)
 
-    def keys(self) -> set[str]:
+    def keys(self) -> frozenset[str]:
         """Return the sort keys that the beginning depends on."""
         return keys_inside(self._host.manifest(self._task), self.plan, self._task.scope)
 

@@ -50,7 +50,7 @@ class Beginning(Protocol):
 
     plan: StepPlan
 
-    def keys(self) -> set[str]:
+    def keys(self) -> frozenset[str]:
         """Return the sort keys that the beginning depends on."""
         ...
 
@@ -98,7 +98,7 @@ class _SubWorkflow:
         self._host, self._task = host, task
         self.plan = plan_of(host.manifest(task), task.path)
 
-    def keys(self) -> set[str]:
+    def keys(self) -> frozenset[str]:
         return self._host.keys(self._task, self.plan)
 
     def begin(self, journal: Journal, seen: Snapshot) -> Step:

@@ -74,9 +74,9 @@ def run_gate(host: GateHost, task: Task) -> None:
         _give_time(host, journal, gate, plan)
 
 
-def _approved_keys(host: GateHost, manifest: Manifest, plan: StepPlan, task: Task) -> set[str]:
+def _approved_keys(host: GateHost, manifest: Manifest, plan: StepPlan, task: Task) -> frozenset[str]:
     approved = plan.spec.get("approves")
-    return host.keys(task, graph_at(manifest, task.scope)[approved]) if approved else set()
+    return host.keys(task, graph_at(manifest, task.scope)[approved]) if approved else frozenset()
 
 
 def _open(

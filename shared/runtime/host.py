@@ -62,9 +62,9 @@ class Host:
         """Return the manifest that the task's run is pinned to."""
         return self.definitions.manifest(task.workflow, task.version)
 
-    def keys(self, task: Task, plan: StepPlan) -> set[str]:
+    def keys(self, task: Task, plan: StepPlan) -> frozenset[str]:
         """Return the sort keys that deciding about ``plan`` in the task's scope needs."""
-        return set(keys_for(self.manifest(task), plan, task.scope))
+        return keys_for(self.manifest(task), plan, task.scope)
 
     def names(self, task: Task, seen: Snapshot, plan: StepPlan | None = None, **extra: Any) -> Scope:
         """Return the names that expressions see in the task's scope; with ``plan``, its merged ``inputs`` too."""
@@ -87,6 +87,11 @@ def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:
     ``template`` names the step that a fallback is made from, or the tool that an agent's call calls. Raises
     PermanentFailure for a path the definition lacks.
     """
+    plan = manifest.steps.get(path)  # most steps are the workflow's own, which are named by nothing but their ids
+    return plan or _plan_beside(manifest, path, template)
+
+
+def _plan_beside(manifest: Manifest, path: str, template: str) -> StepPlan:
     if path.endswith(COMPENSATE):
         return compensation(plan_of(manifest, path.removesuffix(COMPENSATE), template))
     if path.endswith(FALLBACK):

@@ -101,7 +101,7 @@ class _Part:
         self._container = plan_of(host.manifest(task), self._whole)
         self.plan = part_plan(task.step)
 
-    def keys(self) -> set[str]:
+    def keys(self) -> frozenset[str]:
         """Return the sort keys that the part's beginning depends on: the whole, and what the body names outside."""
         around = keys_inside(self._host.manifest(self._task), self._container, self._task.scope)
         return self._host.keys(self._task, self.plan) | around | {f"STEP#{self._before}"}

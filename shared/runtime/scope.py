@@ -52,11 +52,11 @@ def inside_names(plan: StepPlan) -> frozenset[str]:
     return frozenset[str]().union(*(_words(each).steps for each in _all(plan)))
 
 
-def keys_inside(manifest: Manifest, plan: StepPlan, scope: str) -> set[str]:
+def keys_inside(manifest: Manifest, plan: StepPlan, scope: str) -> frozenset[str]:
     """Return the sort keys of what any expression of a map or loop, or inside it, may name outside."""
     places = {place_of(name, manifest, scope) for name in inside_names(plan)} - {None}
     before = _previous_keys(manifest, scope) if any(_words(each).loop for each in _all(plan)) else set[str]()
-    return {*keys_for(manifest, plan, scope), *(f"STEP#{place}" for place in places), *before}
+    return keys_for(manifest, plan, scope).union(before, (f"STEP#{place}" for place in places))
 
 
 def _all(plan: StepPlan) -> Iterator[StepPlan]:
@@ -252,6 +252,8 @@ class Scope:
     def _frames(self, scope: str) -> dict[str, Any]:
         """Return what maps and loops around the scope put into it; inner ones win."""
         names: dict[str, Any] = {}
+        if not scope:
+            return names
         outside = len(root_scope(self._seen.run))  # those around a part stand in its context
         for outer in (one for one in enclosing(scope)[1:] if len(one) > outside):
             plan = _container(self._manifest, outer)

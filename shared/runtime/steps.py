@@ -55,8 +55,8 @@ def run_step(host: StepHost, task: Task) -> dict[str, Any]:
     path = task.path + _SUFFIX[task.op]
     plan = plan_at(host, task, path)
     journal = host.journal(task)
-    beside = {f"STEP#{one}" for one in (task.path, task.path.removesuffix(FALLBACK), path, split_turn(task.path)[0])}
-    seen = journal.read({*host.keys(task, plan), *beside})
+    beside = {task.path, task.path.removesuffix(FALLBACK), path, split_turn(task.path)[0]}
+    seen = journal.read({*host.keys(task, plan), *(f"STEP#{one}" for one in beside)})
     seen = with_turns(host.store, journal, plan, path, seen)
     known = seen.step(path)
     if known and known.status == "unknown" and plan.spec.get("reconcile"):
