@@ -25,10 +25,10 @@ from shared.runtime.host import Host, StepHost
 if TYPE_CHECKING:
     from shared.api.host import ApiHost
     from shared.approvals.host import ApprovalsHost
-    from shared.ledger.projection import ProjectHost
     from shared.ports import Store
     from shared.publishing.rules import Publisher
     from shared.runtime.gates import GateHost
+    from shared.runtime.projection import ProjectHost
     from shared.runtime.sweep import SweepHost
     from shared.settings import Environment
 
@@ -165,7 +165,7 @@ def finalise_host() -> tuple[Host, str]:
 def project_host() -> ProjectHost:
     """Return the host of ``project``, which announces on the deployment's event bus."""
     from shared.events.aws import EventBridge  # noqa: PLC0415 - only this function announces
-    from shared.ledger.projection import ProjectHost  # noqa: PLC0415 - only this function projects
+    from shared.runtime.projection import ProjectHost  # noqa: PLC0415 - only this function projects
 
     environment = settings.ProjectEnvironment.read(os.environ)
     events = EventBridge(client("events"), environment.event_bus)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from functions import bootstrap
-from shared.ledger.projection import follow
 from shared.observability import logger
+from shared.runtime.projection import follow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

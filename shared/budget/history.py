@@ -125,7 +125,7 @@ def _count_some(store: Store, pk: str) -> bool:
     known = store.read([Key(home, sk) for sk in used])
     rollups = [_added(known.get(Key(home, sk), {}), attempts) for sk, attempts in used.items()]
     writes = [Write(Key(home, each.sk), each.to_item(), each.rev or None) for each in rollups]
-    store.commit([*writes, Write(place, {**item, **replace(run, counted=last).to_item()}, run.rev)])
+    store.commit([*writes, Write(place, replace(run, counted=last).onto(item), run.rev)])
     return True
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,10 @@ class Record:
         for name in self.NESTED.keys() & item.keys():
             item[name] = _plain(item[name])
         return item
+
+    def onto(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the stored item with this record in it, and whatever a newer release has written there besides."""
+        return {name: value for name, value in item.items() if name not in vars(self)} | self.to_item()
 
     def told(self) -> dict[str, Any]:
         """Return as little as ``from_item`` needs: the fields that are not at their defaults, nested data as it is.

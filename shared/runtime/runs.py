@@ -214,7 +214,7 @@ def _bring_up(store: Store, key: Key, head: Head) -> bool:
     run = Run.from_item(known)
     if run.projected >= head.rev:
         return False
-    store.commit([Write(key, {**known, **listed(run, head).to_item()}, run.rev)])
+    store.commit([Write(key, listed(run, head).onto(known), run.rev)])
     return True
 
 

@@ -10,9 +10,9 @@ from moto import mock_aws
 from shared.errors import TransientFailure
 from shared.events.aws import EventBridge
 from shared.events.rules import announcement
-from shared.ledger.projection import ProjectHost, follow
 from shared.ledger.records import Event, run_partition
 from shared.ports import Announcement
+from shared.runtime.projection import ProjectHost, follow
 from shared.testing import Bulletin, FakeEngine, FixedDefinitions, FrozenClock, MemoryBlobs, MemoryStore
 
 PK = run_partition("acme", "R")

@@ -16,7 +16,7 @@ from shared.runtime.runs import bring_up
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.ports import Events, Store
+    from shared.ports import Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,16 @@ class ProjectHost(Host):
 
 
 def follow(host: ProjectHost, image: Mapping[str, Any]) -> None:
-    """Take one stream record's new image: send, announce, bring the list view up to a head, count what a run used."""
+    """Take one stream record's new image: send, announce, bring the list view up to a head, count what a run used.
+
+    Raises StoreConflict when others keep writing; the stream then delivers again.
+    """
     item = decode_item(image)
     send(host, item, host.unwind_machine)
     told = announcement(item)
     if told:
         host.events.announce([told])
     if item["sk"] == "HEAD":
-        project(host.store, image)
+        bring_up(host.store, item["pk"], Head.from_item(item))
         if item.get("ended"):
             count(host.store, item["pk"])
-
-
-def project(store: Store, image: Mapping[str, Any]) -> bool:
-    """Bring a run's list view up to the head in a stream record's new image. Returns whether anything changed.
-
-    Raises StoreConflict when others keep writing; the stream then delivers again.
-    """
-    item = decode_item(image)
-    return bring_up(store, item["pk"], Head.from_item(item))
