@@ -65,10 +65,14 @@ class Tap:
             for name in KINDS.keys() & set(dir(port)):
                 setattr(port, name, self._tapped(name, getattr(port, name), TransientFailure))
 
+    def kind_of(self, name: str) -> str:
+        """Return what strikes at the call that was just counted; "" = nothing."""
+        return {self.at: self.kind, self.second[0]: self.second[1]}.get(len(self.calls) - 1, "")
+
     def _tapped(self, name: str, call: Callable[..., Any], error: type[Exception]) -> Callable[..., Any]:
         def tapped(*given: Any, **named: Any) -> Any:
             self.calls.append(name)
-            kind = {self.at: self.kind, self.second[0]: self.second[1]}.get(len(self.calls) - 1, "")
+            kind = self.kind_of(name)
             self._before(kind, error)
             result = call(*given, **named)
             if kind == "killed after":

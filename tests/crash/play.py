@@ -300,6 +300,8 @@ class Play:
         order = Order(self.verdict, "ops")
         if step.failure and step.failure.level == "step":  # lost attempts have used up what the step may cost
             order = replace(order, more=Raise(usd=Decimal("0.10"), tokens=10_000))
+        elif step.failure and step.failure.level == "run":  # slow ones have used up the run's time
+            order = replace(order, more=Raise(active_time=600_000))
         if step.status == "unknown":
             result = self.found(doubtful(self.seen(run).records, step))
             order = Order(self.doubt, "ops") if result is None else Order("accept", "ops", result=result)
