@@ -1,6 +1,7 @@
 """The crash matrix: every call of every kind of run, struck by every fault, alone or in pairs.
 
-Shows its progress, and every violation at once with the faults that lead to it. Exit code 1 = there were some.
+Shows its progress, and every violation at once with the faults that lead to it. Exit code 1 = there were some, 3 = none
+so far, but the time was over before all were played.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ def main(argv: list[str] | None = None) -> int:
     done = _all(jobs, args, begun)
     counts = {route: sum(one.scenarios for one in done if one.route == route) for route in routes}
     violations = [told for one in done for told in one.violations]
-    _tell(counts, violations, time.monotonic() - begun, pairs=args.pairs, as_json=args.as_json)
-    return 1 if violations else 0
+    short = len(jobs) - len(done)
+    _tell(counts, violations, time.monotonic() - begun, pairs=args.pairs, short=short, as_json=args.as_json)
+    return 1 if violations else 3 if short else 0
 
 
 def _all(jobs: list[tuple[str, Any]], args: argparse.Namespace, begun: float) -> list[Done]:
@@ -105,14 +107,18 @@ def _all(jobs: list[tuple[str, Any]], args: argparse.Namespace, begun: float) ->
     return done
 
 
-def _tell(counts: dict[str, int], violations: list[str], seconds: float, *, pairs: bool, as_json: bool) -> None:
+def _tell(
+    counts: dict[str, int], violations: list[str], seconds: float, *, pairs: bool, short: int, as_json: bool
+) -> None:
     kind, total = "pairs of faults" if pairs else "single faults", sum(counts.values())
     if as_json:
-        print(json.dumps({"kind": kind, "scenarios": counts, "violations": violations, "seconds": round(seconds, 1)}))
+        told = {"kind": kind, "scenarios": counts, "violations": violations, "seconds": round(seconds, 1)}
+        print(json.dumps(told | {"first_faults_left": short}))
         return
     for route, count in counts.items():
         print(f"  {route:<16} {count:>7,}")
-    print(f"{total:,} scenarios ({kind}), {len(violations)} violations, {seconds:.0f} s")
+    left = f", cut short: {short} first faults were not played" if short else ""
+    print(f"{total:,} scenarios ({kind}), {len(violations)} violations, {seconds:.0f} s{left}")
 
 
 def _compare(*, as_json: bool) -> int:

@@ -136,11 +136,13 @@ class SqliteStore(Store):
     def commit(self, writes: Sequence[Write]) -> None:
         """Apply all writes or none, on the disk when this returns. Raises StoreConflict when a condition fails.
 
-        Inside this thread's own transaction they become part of it, and are on the disk when that has ended.
+        Inside this thread's own transaction they become part of it, and are on the disk when that has ended. Raises
+        StoreUnusable when the file cannot be written.
         """
         mine = _Pending(writes)
         if self._inside == threading.get_ident():
-            self._apply(mine)
+            with self._telling():
+                self._apply(mine)
         else:
             self._waiting.append(mine)
             self._see_to(mine)
@@ -215,10 +217,16 @@ class SqliteStore(Store):
         for row in rows:
             statement, given = _statement(row)
             batches.setdefault(statement, []).append(given)
-        try:
+        with self._telling():
             for statement, given in batches.items():
                 if self._writer.executemany(statement, given).rowcount != len(given):
                     raise StoreConflict("An item has another revision than this transaction has read.")
+
+    @contextmanager
+    def _telling(self) -> Generator[None]:
+        """Raise StoreUnusable for what SQLite cannot write inside this thread's transaction."""
+        try:
+            yield
         except sqlite3.Error as error:
             raise StoreUnusable(f"{self.path} could not be written: {error}") from error
 

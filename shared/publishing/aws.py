@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,8 @@ def answer(
 
 def _put(url: str, body: bytes) -> None:
     # The URL is signed for an empty content type. Its host is CloudFormation's own, its scheme is checked.
-    if not url.startswith(("https://", "http://localhost", "http://127.0.0.1")):
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and (parts.scheme, parts.hostname) not in {("http", "localhost"), ("http", "127.0.0.1")}:
         raise ValueError(f"ResponseURL {url[:40]!r} is neither HTTPS nor this machine")
     request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - checked
     with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - checked above

@@ -56,3 +56,10 @@ def test_the_runtime_brings_boto3_itself():
     names = re.findall(r"^([a-z0-9][\w.\-]*)==", (ROOT / "requirements-lambda.lock").read_text("utf-8"), re.MULTILINE)
     assert not {"boto3", "botocore", "s3transfer"} & set(names)
     assert {"anthropic", "aws-lambda-powertools", "cel-expr-python", "protobuf", "jinja2", "jsonschema"} <= set(names)
+
+
+def test_every_room_of_shared_is_on_its_map():
+    page = (ROOT / "shared" / "README.md").read_text("utf-8")
+    rooms = {path.parts[1] for path in tracked() if path.parts[0] == "shared"} - {"README.md", "__init__.py"}
+    missing = [room for room in sorted(rooms) if f"]({room})" not in page]
+    assert not missing, f"shared/README.md does not say what is in {missing}"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from shared.compiler import Unit
+    from shared.ledger.nested import Failure
     from shared.ledger.records import Run, Step
     from shared.runtime.waits import Arrival
 
@@ -298,16 +299,23 @@ class Play:
 
     def resume(self, run: str, step: Step) -> None:
         order = Order(self.verdict, "ops")
-        if step.failure and step.failure.level == "step":  # lost attempts have used up what the step may cost
-            order = replace(order, more=Raise(usd=Decimal("0.10"), tokens=10_000))
-        elif step.failure and step.failure.level == "run":  # slow ones have used up the run's time
-            order = replace(order, more=Raise(active_time=600_000))
+        if step.failure and step.failure.level:
+            order = self._beyond(run, order, step.failure)
         if step.status == "unknown":
             result = self.found(doubtful(self.seen(run).records, step))
             order = Order(self.doubt, "ops") if result is None else Order("accept", "ops", result=result)
         elif step.path.endswith(COMPENSATE):
             order = Order("retry", "ops")
         resume_step(self.world.steps, self.task(run, step.path), order, UNWIND)
+
+    def _beyond(self, run: str, order: Order, failure: Failure) -> Order:
+        """Return what a person says of a step that would exceed a limit."""
+        if failure.level == "step":  # lost attempts have used up what the step may cost
+            return replace(order, more=Raise(usd=Decimal("0.10"), tokens=10_000))
+        if failure.dimension == "active_time":  # slow ones have used up the run's time
+            return replace(order, more=Raise(active_time=600_000))
+        # Steps are not raised here; where some have come meanwhile, the step has only to be tried once more.
+        return order if self.seen(run).head.left_steps else replace(order, action="fail")
 
     def task(self, run: str, path: str) -> Task:
         world = self.seen(run)

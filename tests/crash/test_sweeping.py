@@ -12,13 +12,14 @@ from routes import ROUTES, calls_of, made
 from test_pairs import SHARE
 
 SHARES = 6
-CASES = [
+ALL = [
     (route, number, call, kind)
     for route in ROUTES
     for number, call in enumerate(calls_of(route, "sweep"))
     for kind in KINDS[call]
     if kind != "own write"
-][SHARE % SHARES :: SHARES]
+]
+CASES = ALL[SHARE % SHARES :: SHARES]
 
 
 @pytest.mark.parametrize(("route", "number", "call", "kind"), CASES)

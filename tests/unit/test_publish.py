@@ -334,9 +334,10 @@ def test_the_answer_is_put_without_content_type():
     assert received == [("/answer?signature=1", "", "SUCCESS")]
 
 
-def test_an_answer_goes_nowhere_in_the_clear():
+@pytest.mark.parametrize("host", ["example.com", "localhost.example.com", "localhost@example.com", "127.0.0.1.example"])
+def test_an_answer_goes_nowhere_in_the_clear(host):
     with pytest.raises(ValueError, match="neither HTTPS nor this machine"):
-        answer({**EVENT, "ResponseURL": "http://example.com/x"}, resource="r", data={})
+        answer({**EVENT, "ResponseURL": f"http://{host}/x"}, resource="r", data={})
 
 
 def test_a_release_whose_version_was_pruned_becomes_a_new_version(publisher, store, machines):
