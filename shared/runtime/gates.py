@@ -11,11 +11,12 @@ from shared.ledger.records import Failure, Gate, Head, Step
 from shared.redaction import redacted_text
 from shared.runtime import protocol
 from shared.runtime.denials import asks_again, decided_again, request_id
-from shared.runtime.host import Host, plan_of
+from shared.runtime.host import NO_SECRETS, Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.parking import answered, send_word
 from shared.runtime.scopes import PAUSE, graph_at, scope_of
+from shared.runtime.secrets import rendered
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 from shared.runtime.task import run_task
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from shared.ledger.records import Run
     from shared.manifest import Manifest, StepPlan
-    from shared.ports import Mail, Message
+    from shared.ports import Mail, Message, Secrets
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
     from shared.settings import Person
@@ -48,6 +49,7 @@ class GateHost(Host):
     mail: Mail
     letters: Letters
     approvers: Mapping[str, tuple[Person, ...]]
+    secrets: Secrets = NO_SECRETS
 
 
 def run_gate(host: GateHost, task: Task) -> None:
@@ -102,9 +104,7 @@ def _open(
 def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, seen: Snapshot, scope: Scope) -> Gate:
     now, run = host.clock.now(), seen.run
     approved = graph_at(manifest, task.scope)[plan.spec["approves"]] if plan.spec.get("approves") else None
-    arguments = (
-        values.store(scope.render(dict(approved.spec.get("with") or {})), host.blobs, task.tenant) if approved else None
-    )
+    arguments = values.store(_arguments(host, task, approved, scope), host.blobs, task.tenant) if approved else None
     excluded = run.initiator if plan.spec.get("not_initiator") else None
     before = seen.step(f"{task.scope}{approved.id}") if approved else None
     dispatch = before.call.dispatch + 1 if before and before.call else 1
@@ -126,6 +126,10 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         opened=now,
         expires=now + int(plan.timeout * 1000),
     )
+
+
+def _arguments(host: GateHost, task: Task, approved: StepPlan, scope: Scope) -> Any:
+    return rendered(dict(approved.spec.get("with") or {}), scope.render, host.secrets, task.tenant)
 
 
 def _recipients(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[str, ...]:
