@@ -38,6 +38,11 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def key_digest(key: str) -> str:
+    """Return what is kept of an idempotency key that a caller has chosen: it may be anything."""
+    return sha256(key.encode())[:16]
+
+
 def mac(key: bytes, data: bytes) -> bytes:
     """Return the HMAC-SHA-256 of ``data``, 32 bytes."""
     return hmac.new(key, data, hashlib.sha256).digest()

@@ -51,21 +51,28 @@ class Api:
     def get(self, path: str, **query: str | int | None) -> dict[str, Any]:
         """GET `path`. None values are left out of the query. Raises ApiRefused, Unreachable."""
         given = urlencode({name: value for name, value in query.items() if value is not None})
-        return self._repeated(f"{path}?{given}" if given else path)[1]
+        return self._repeated("GET", f"{path}?{given}" if given else path, None, {})[1]
 
     def post(self, path: str, body: Mapping[str, Any], *, key: str | None = None) -> tuple[int, dict[str, Any]]:
-        """POST `body`; returns status and answer. `key` goes along as Idempotency-Key. Raises as `get` does."""
-        headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
-        return self._send("POST", path, json.dumps(dict(body)).encode(), headers)
+        """POST `body`; returns status and answer. Raises as `get` does.
+
+        `key` goes along as Idempotency-Key: with it the request is sent again when its answer is lost.
+        """
+        headers, data = {"Content-Type": "application/json"}, json.dumps(dict(body)).encode()
+        if key is None:
+            return self._send("POST", path, data, headers)
+        return self._repeated("POST", path, data, headers | {"Idempotency-Key": key})
 
     def stands_still(self, run: str) -> bool:  # noqa: ARG002 - a server drives all its runs
         """Tell whether nothing drives the run, so that there is nothing to wait for."""
         return False
 
-    def _repeated(self, path: str) -> tuple[int, dict[str, Any]]:
+    def _repeated(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, Any]]:
         for attempt in range(1, TRIES):
             try:
-                return self._send("GET", path, None, {})
+                return self._send(method, path, data, headers)
             except ApiRefused as refused:
                 if refused.status not in PASSING:
                     raise
@@ -73,7 +80,7 @@ class Api:
                 if "refused" in fault.what:  # nobody listens there: waiting does not help
                     raise
             time.sleep(0.2 * 2**attempt)
-        return self._send("GET", path, None, {})
+        return self._send(method, path, data, headers)
 
     def _send(
         self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]

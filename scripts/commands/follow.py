@@ -161,5 +161,6 @@ def _bodies(api: Api, run: str) -> Bodies:
 def way_on(run: str, found: str) -> str:
     """Return what a person can do about a run in a state of HUMAN."""
     if found == "paused":
-        return f"say how it goes on: {COMMAND} runs resume {run} --action retry (or skip, accept, did_not_happen, fail)"
+        how = "retry, skip, accept or fail; a budget with --raise-usd or the like; in doubt, accept or did_not_happen"
+        return f"say how it goes on: {COMMAND} runs resume {run} --action {how}"
     return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"

@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from scripts.commands.client import ApiRefused
 from scripts.commands.follow import TERMINAL, follow, story_of, stream
 from scripts.commands.local_runs import LocalRuns, open_workspace, refused_here, runs_file, signature
 from scripts.commands.output import COMMAND, Refused, console, print_line, relative, report
+from scripts.commands.toolprint import tools_print_to_stderr
 
 if TYPE_CHECKING:
     from scripts.local.web import Service
@@ -137,9 +138,11 @@ def session(file: Path, max_parallel: int, options: Options) -> Generator[Sessio
         settings = _settings(options.settings)
         models = _models(file, options, services, told)
         _erp(settings, services, told)
-        tools = ToolBox(load_tools(file.parent / "tools"), settings)
+        with redirect_stdout(sys.stderr):  # modules may print, too
+            tools = ToolBox(load_tools(file.parent / "tools"), settings)
         engine.open(workspace.handlers(engine, models, tools))
-        yield Session(workspace, engine, LocalRuns(workspace, engine, options.by, lambda: _check(engine)), told)
+        with tools_print_to_stderr():
+            yield Session(workspace, engine, LocalRuns(workspace, engine, options.by, lambda: _check(engine)), told)
     except ToolError as error:
         raise Refused(str(error), "Mend the tool.", code="tools") from None
     finally:

@@ -119,8 +119,8 @@ class LocalRuns(Api):
         return self.workspace.locks.is_free(run)
 
     def stands_still(self, run: str) -> bool:
-        """Tell whether no process drives the run, this one included."""
-        return not self._drives and self.undriven(run)
+        """Tell whether the run has not ended and no process drives it, this one included."""
+        return not self._drives and self.undriven(run) and not self.workspace.has_ended(run)
 
     def _answer(
         self, method: str, path: str, query: dict[str, str], body: bytes, headers: dict[str, str]

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -221,6 +222,9 @@ def events(  # noqa: PLR0913 - options
         show.events(answer["events"])
 
 
+_KEPT = "is kept until a step waits for it, or one whose `match` lets it through."
+
+
 @runs.command()
 def send(  # noqa: PLR0913 - options
     *,
@@ -243,9 +247,7 @@ def send(  # noqa: PLR0913 - options
     if as_json:
         print_json(answer)
     else:
-        console().print(
-            f"Event {name} {'completed a wait' if answer['used'] else 'is kept until a step waits for it'}."
-        )
+        console().print(f"Event {name} {'completed a wait.' if answer['used'] else _KEPT}")
 
 
 @runs.command()
@@ -322,7 +324,7 @@ def resume(  # noqa: PLR0913 - options
         body["result"] = read_value(result, "--result")
     added = {"usd": usd, "tokens": tokens, "steps": steps, "active_time": active_time and _milliseconds(active_time)}
     more = {name: value for name, value in added.items() if value is not None}
-    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}))
+    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}), key=uuid4().hex)
     _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
 
 
@@ -337,7 +339,7 @@ def _is_over(api: Api, run: str) -> bool:
 def resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> None:
     """Let a run go on that has ended early, with another version of its workflow if one is named."""
     wanted = {} if version is None else {"version": int(version) if version.isdecimal() else version}
-    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted)
+    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted, key=uuid4().hex)
     _go_on(api, answer, f"Run {run} goes on; what was completed stays.", as_json=as_json)
 
 

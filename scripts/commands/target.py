@@ -54,6 +54,8 @@ def target(
     )
     if own is not None:
         return own
+    if in_process:
+        raise _no_runs()
     if url and token:
         return Api(url, token)
     if url:
@@ -71,6 +73,11 @@ def _in_process(about: str, *, always: bool) -> Api | None:
     if always and runs_file().is_file():
         return LocalRuns(open_workspace())
     return find(about) if about != LATEST else None
+
+
+def _no_runs() -> Refused:
+    what = f"There are no in-process runs: {runs_file()} does not exist."
+    return Refused(what, "`signalbox run FILE` makes some; SIGNALBOX_RUNS names another file.", code="no_runs")
 
 
 def run_id(api: Api, run: str) -> str:

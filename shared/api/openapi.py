@@ -67,7 +67,12 @@ OPERATIONS: dict[str, About] = {
         headers={"Idempotency-Key": "Repeating a request with the same key delivers nothing twice."},
     ),
     "cancelRun": About("End the run early and undo what can be undone", {202: "Accepted"}, body="CancelRun"),
-    "resumeRun": About("Say how a paused step goes on, or let an ended run go on", {202: "Accepted"}, body="Resume"),
+    "resumeRun": About(
+        "Say how a paused step goes on, or let an ended run go on",
+        {202: "Accepted"},
+        body="Resume",
+        headers={"Idempotency-Key": "Repeating a request with the same key resumes nothing twice."},
+    ),
     "rebuildRun": About(
         "Recompute the run's records from its log and tell where they differ; write what the log says only if asked to",
         {200: "Rebuilt"},

@@ -148,7 +148,7 @@ def _resume_run(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
     if "version" in body:
         wanted = None if body["version"] == "latest" else inputs.whole_field(body, "version", low=1)
         pin = host.definitions.published(run.workflow, wanted)
-    return _accepted(call, resume_run(host, journal, Resume(call.by, pin)))
+    return _accepted(call, resume_run(host, journal, Resume(call.by, pin, inputs.idempotency_key(call.request))))
 
 
 def _resume_step(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
@@ -161,7 +161,8 @@ def _resume_step(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response
     if action == "accept" and "result" not in body:
         raise InvalidRequest("Action accept needs the field result: what the step is taken to have returned.")
     task = _task(host, call, path)
-    order = Order(action=action, by=call.by, result=body.get("result"), more=_raise(body))
+    key = inputs.idempotency_key(call.request)
+    order = Order(action=action, by=call.by, result=body.get("result"), more=_raise(body), key=key)
     return _accepted(call, resume_step(host, task, order, host.unwind_machine))
 
 
@@ -202,7 +203,10 @@ def _raise(body: Mapping[str, Any]) -> Raise | None:
             "Field raise takes one or more of usd, tokens, steps and active_time (ms).", code="invalid_field"
         )
     counted = {name: inputs.whole_field(given, name, low=0, default=0) or 0 for name in _COUNTED}
-    return Raise(inputs.usd_field(given, "usd"), **counted)
+    usd = inputs.usd_field(given, "usd")
+    if not usd and not any(counted.values()):
+        raise InvalidRequest("Field raise adds nothing: give one of its amounts more than 0.", code="invalid_field")
+    return Raise(usd, **counted)
 
 
 _COUNTED = ("tokens", "steps", "active_time")

@@ -129,6 +129,10 @@ class Workspace:
             raise NotFound("There is no such run.")
         return Run.from_item(item)
 
+    def has_ended(self, run: str) -> bool:
+        """Tell whether a run has ended."""
+        return self._head(run).ended is not None
+
     def interrupted(self, published: Published, digest: str) -> str | None:
         """Return the newest unfinished run of this version with this input that no process drives."""
         for run in self._newest(published.workflow):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from shared import values
 from shared.budget.rules import NANO
 from shared.errors import Conflict, InvalidRequest, NotFound
+from shared.ids import key_digest
 from shared.ledger.records import Head, Park, Run, Step
 from shared.redaction import redacted
 from shared.runtime import protocol
@@ -103,12 +104,25 @@ class Raise:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A person's word on a paused step: what to do, who says so, a result to accept, limits to raise."""
+    """A person's word on a paused step: what to do, who says so, a result to accept, limits to raise.
+
+    ``key`` = the caller's own name for this request: repeated with it, it is carried out once.
+    """
 
     action: Resumption
     by: str
     result: Any = None
     more: Raise | None = None
+    key: str | None = None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the event of it says."""
+        return {"action": self.action, "by": self.by} | ({"key": key_digest(self.key)} if self.key else {})
+
+
+_RECENT = 500
+"""Events of a run that are looked through for a request that is repeated."""
 
 
 def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Snapshot:
@@ -120,6 +134,9 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     accepted = _accepted(host, task, plan, order)
     journal = host.journal(task)
     seen = journal.read(_resume_keys(task.path, plan))
+    if _is_repeated(journal, seen, task.path, order):
+        send_word(host, seen, task.path)
+        return seen
     now = host.clock.now()
     if order.action == "fail":
         decide_resume(seen, task.path, order, accepted, now)  # refused before anybody else fails
@@ -135,6 +152,15 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
     return after
+
+
+def _is_repeated(journal: Journal, seen: Snapshot, path: str, order: Order) -> bool:
+    """Tell whether this request was carried out before: its caller did not hear of it."""
+    if order.key is None:
+        return False
+    recent = journal.events(after=max(0, seen.head.seq - _RECENT))
+    told = (event.data for event in recent if event.type == "step_resumed" and event.path == path)
+    return any(data.get("key") == key_digest(order.key) for data in told)
 
 
 def _fail_whole(host: Host, seen: Snapshot, task: Task, order: Order, unwind_machine: str) -> None:
@@ -213,7 +239,7 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
-    data = {"action": order.action, "by": order.by} | ({"raised": order.more.amounts} if order.more else {})
+    data = order.told | ({"raised": order.more.amounts} if order.more else {})
     note = Note("step_resumed", path, None, data)
     parked = answered(seen, path, "fail" if order.action == "fail" else "retry")
     records = (head, step, *stand_in, parked, *protocol.beside(step, seen), *run)
@@ -223,7 +249,7 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
 def _denied(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
     answer, records, notes = deny(seen, step, order.by, now)
     parked = (answered(seen, step.path, answer),) if answer else ()
-    note = Note("step_resumed", step.path, None, {"action": order.action, "by": order.by})
+    note = Note("step_resumed", step.path, None, order.told)
     return Change(None, (*records, *parked, *run), (note, *notes))
 
 

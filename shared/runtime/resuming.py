@@ -13,6 +13,7 @@ from shared.runtime.epochs import kept
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import fits
+from shared.runtime.parking import key_digest
 from shared.runtime.runs import execute, listed
 from shared.runtime.scopes import COMPENSATE, has_turns, scope_of
 from shared.values import load
@@ -35,10 +36,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Who resumes a run, and with which version: None = the one that it has had so far."""
+    """Who resumes a run, and with which version: None = the one that it has had so far.
+
+    ``key`` = the caller's own name for this request: repeated with it, it resumes nothing twice.
+    """
 
     by: str
     version: Published | None = None
+    key: str | None = None
 
 
 def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
@@ -49,6 +54,10 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
     another run's child, or the version that was asked for would change what has been done.
     """
     seen = journal.read_all()
+    if _is_repeated(journal, seen, asked):
+        if not seen.head.ended:
+            execute(host, seen)
+        return seen
     _refuse(seen)
     if asked.version:
         _check_version(host, seen, asked.version)
@@ -61,6 +70,15 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
     redriven(host.store, journal.pk)  # before anything of the new epoch can fail
     execute(host, after)
     return after
+
+
+def _is_repeated(journal: Journal, seen: Snapshot, asked: Resume) -> bool:
+    """Tell whether this request has begun the epoch at hand: its caller did not hear of it."""
+    if asked.key is None or seen.head.epoch == 1:
+        return False
+    return any(
+        event.data.get("key") == key_digest(asked.key) for event in journal.events(after=seen.head.began - 1, limit=1)
+    )
 
 
 def _refuse(seen: Snapshot) -> None:
@@ -87,6 +105,7 @@ def decide_epoch(host: Host, seen: Snapshot, asked: Resume) -> Change[None]:
         run = replace(run, version=pin.version, hash=pin.hash, machine=pin.machine)
     taken = take(host.store, run, head, host.clock.now())
     data = {"epoch": head.epoch, "by": asked.by, "version": run.version, "ended": seen.head.ended}
+    data |= {"key": key_digest(asked.key)} if asked.key else {}
     return Change(None, (head, listed(taken.run, head)), (Note("run_resumed", None, None, data),), taken.writes)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shared import values
-from shared.definition.expressions import evaluate
+from shared.definition.expressions import ExpressionFailure, evaluate
 from shared.errors import Conflict, PermanentFailure, StepFailure, StepTimeout
 from shared.ids import sha256
 from shared.ledger.records import Kept, Park, Step
@@ -145,12 +145,18 @@ def _register(seen: Snapshot, park: Park, plan: StepPlan, now: int) -> Change[St
 
 
 def matches(plan: StepPlan, kept: Kept) -> bool:
-    """Tell whether an event is the one that a wait waits for: its name, and ``match`` over ``event``."""
+    """Tell whether an event is the one that a wait waits for: its name, and ``match`` over ``event``.
+
+    Events come from outside: one of which the condition cannot be evaluated is another one.
+    """
     wanted = plan.spec["event"]
-    if kept.name != wanted["name"]:
-        return False
     condition = wanted.get("match")
-    return not condition or evaluate(condition, {"event": values.parse(kept.data)}) is True
+    if kept.name != wanted["name"] or not condition:
+        return kept.name == wanted["name"]
+    try:
+        return evaluate(condition, {"event": values.parse(kept.data)}) is True
+    except ExpressionFailure:
+        return False
 
 
 def _completed(seen: Snapshot, step: Step, kept: Kept, now: int) -> Change[Step]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import each, loop, manifest, plan, said, tool, world
+from bodies import each, loop, manifest, plan, said, task, tool, world
 from invariants import check
 from machine import UNWIND, Execution
 from test_doubt import change, fails
@@ -19,6 +19,7 @@ from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.host import Published
 from shared.runtime.journal import Change
+from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run, void_approvals
 from shared.testing import FixedDefinitions
 
@@ -316,3 +317,29 @@ def test_a_compatible_version_goes_on():
     run = Execution(w, machine, w.engine.executions[fresh.machine, f"{w.run}.2"])
     assert (run.status, w.records.run.version) == ("SUCCEEDED", 2)
     assert said(w) == ["a", "b", "b2", "c"]
+
+
+def test_a_request_that_is_repeated_resumes_once():
+    w = failed(tool("a"), tool("b", "a", on_error="fail"), b=[NO])
+    mended(w)
+    for _ in range(2):
+        resume_run(w.steps, w.journal, Resume("ops", key="k1"))
+    assert w.head.epoch == 2
+    with pytest.raises(Conflict, match="not ended"):
+        resume_run(w.steps, w.journal, Resume("ops", key="k2"))
+    assert w.execution().status == "SUCCEEDED"
+    assert resume_run(w.steps, w.journal, Resume("ops", key="k1")).head.ended == "completed"
+
+
+def test_a_word_on_a_step_that_is_repeated_is_carried_out_once():
+    w = world(tool("a"), do=fails(a=[NO, NO]))
+    execution = w.start({})
+    task_ = task(w, "a")
+    resume_step(w.steps, task_, Order("retry", "ops", key="k1"), UNWIND)
+    execution.go()
+    assert w.records.step("a").status == "paused"
+    resume_step(w.steps, task_, Order("retry", "ops", key="k1"), UNWIND)
+    assert w.records.step("a").status == "paused", "the second pause waits for another word"
+    mended(w)
+    resume_step(w.steps, task_, Order("retry", "ops", key="k2"), UNWIND)
+    assert execution.go().status == "SUCCEEDED"

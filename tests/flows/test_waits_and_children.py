@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from bodies import manifest, output, plan, refuse, said, task, tool, world
 from invariants import check
 from machine import UNWIND, World
@@ -27,9 +28,9 @@ def test_waits_for_a_time_and_until_a_moment():
     check(w)
 
 
-def waiting_for(name="paid", match=None, **more):
+def waiting_for(name="paid", match=None, needs=(), **more):
     event = {"name": name, "match": match, "timeout": 60.0}
-    return plan("w8", "wait", (), timeout=60.0, spec={"event": event}, **more)
+    return plan("w8", "wait", needs, timeout=60.0, spec={"event": event}, **more)
 
 
 def test_an_event_completes_the_wait_that_it_matches():
@@ -61,6 +62,20 @@ def test_an_event_that_comes_early_is_kept_and_used_once():
     assert run.go().status == "SUCCEEDED"
     assert output(w, "again")["event"] == {"n": 2}
     check(w)
+
+
+@pytest.mark.parametrize("data", [{}, {"amount": "x"}, None, [1], "text"])
+def test_an_event_of_which_the_match_cannot_be_evaluated_is_another_one(data):
+    w = world(
+        plan("nap", "wait", (), timeout=60.0, spec={"for": 5}), waiting_for(match="event.amount > 5", needs=("nap",))
+    )
+    w.patient = True
+    run = w.start({})
+    assert not deliver(w.steps, task(w, ""), Arrival("early", "paid", data))
+    run.go()
+    assert not deliver(w.steps, task(w, ""), Arrival("late", "paid", data))
+    assert deliver(w.steps, task(w, ""), Arrival("good", "paid", {"amount": 9}))
+    assert run.go().status == "SUCCEEDED"
 
 
 def test_an_event_that_never_comes_is_a_timeout():

@@ -157,3 +157,11 @@ def test_without_anything_it_says_how_to_begin(tmp_path, monkeypatch):
     with pytest.raises(Refused) as caught:
         target(None, None, tmp_path / "none.json")
     assert "signalbox up" in caught.value.remedy
+
+
+def test_who_asks_for_in_process_runs_never_gets_those_of_a_cloud(tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGNALBOX_RUNS", str(tmp_path / "none.db"))
+    credentials = tmp_path / "credentials.json"
+    credentials.write_text('{"api_url": "http://127.0.0.1:1", "token": "t"}')
+    with pytest.raises(Refused, match="no in-process runs"):
+        target(None, None, credentials, in_process=True)
