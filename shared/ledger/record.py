@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+from shared.frozen import frozen_record
 
-@dataclass(frozen=True, kw_only=True)
+
+@frozen_record
 class Record:
     """What all records share: the revision that conditional writes compare. 0 = not stored yet.
 
