@@ -44,7 +44,8 @@ class Note(NamedTuple):
     data: Mapping[str, Any] = MappingProxyType({})
 
 
-class Snapshot(NamedTuple):
+@frozen
+class Snapshot:
     """Records of one run, by sort key, as they were read together.
 
     ``asked`` are the sort keys that were read: those without a record are known to have had none. ``whole`` = every

@@ -16,7 +16,7 @@ from shared.budget import rules
 from shared.errors import PolicyViolation
 from shared.frozen import frozen
 from shared.ids import sha256
-from shared.ledger.record import replace
+from shared.ledger.record import lean, replace
 from shared.ledger.records import NOTHING, Amount, Call, Failure, Gate, Head, Step
 from shared.runtime.failures import exceeded, failure_of
 from shared.runtime.journal import Change, Note, Snapshot
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PARKED = frozenset({"paused", "unknown"})
 """Statuses in which a step waits for a person's word; the head counts them."""
 _BESIDE = (COMPENSATE, FALLBACK)
-_FRESH = Step(path="", step="", type="", status="running")
+_FRESH = lean(Step(path="", step="", type="", status="running"))
 
 
 @frozen
