@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from shared.frozen import frozen
 from shared.manifest import Body
 from shared.runtime.denials import NEEDS_APPROVAL
 from shared.runtime.scopes import FALLBACK, graph_at, scope_of
@@ -32,7 +33,7 @@ INTERRUPTED = "Signalbox.Interrupted"
 """Error name of a step whose process died before anybody had decided what follows its failure."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Do:
     """Perform one operation of a step. With ``token``, the walk then parks until that token is answered."""
 
@@ -49,14 +50,14 @@ class Do:
         return f"{self.scope}{self.step}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sleep:
     """Go on after so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Within:
     """Run these graphs, each in its scope, at most ``limit`` of them at a time (0 = all); go on when all ended."""
 

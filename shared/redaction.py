@@ -58,15 +58,16 @@ def redacted(value: Any, schema: Mapping[str, Any] | None = None) -> Any:
 
 
 def _without_secrets(value: Any) -> Any:
-    if isinstance(value, str):
-        return redacted_text(value)
     if isinstance(value, dict):  # most of every event: its numbers, and names that are no secrets, cost no call
+        fields = cast("dict[str, Any]", value)
         return {
             name if len(name) < _SHORTEST else redacted_text(name): inner
             if inner.__class__ in _HOLD_NO_TEXT
             else _without_secrets(inner)
-            for name, inner in cast("dict[str, Any]", value).items()
+            for name, inner in fields.items()
         }
+    if isinstance(value, str):
+        return redacted_text(value)
     if isinstance(value, list):
         return [_without_secrets(inner) for inner in cast("list[Any]", value)]
     return value

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import rfc8785
 
 from shared.errors import PermanentFailure, TooLarge
+from shared.frozen import frozen
 from shared.ids import sha256
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SAFE = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly. Source: RFC 8259, section 6."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """A stored JSON value: its SHA-256, its size in bytes, and either its text or the key of its blob."""
 

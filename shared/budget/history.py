@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import StoreConflict
+from shared.frozen import frozen_record
 from shared.ledger.record import Record, replace
 from shared.ledger.records import Event, Run
 from shared.ports import Key, Write
@@ -29,7 +30,7 @@ _AT_ONCE = 80
 _TRIES = 5
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Usage(Record):
     """What ``count`` attempts have used: sums in nano-USD and tokens, the most that one has used.
 

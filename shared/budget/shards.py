@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.budget.rules import Refusal
+from shared.frozen import frozen_record
 from shared.ledger.record import Record, replace
 from shared.ports import Key, Write
 
@@ -28,7 +29,7 @@ DIMENSIONS = ("usd", "tokens", "steps", "active_time")
 SHARDS = 8
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class TenantLimits(Record):
     """What an admin has set. With ``monthly``, what was spent counts for the ``month`` (2026-11) only."""
 
@@ -42,7 +43,7 @@ class TenantLimits(Record):
         return "LIMITS"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Shard(Record):
     """One part of what is left, and of what runs hold."""
 

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 
 from shared.ledger.record import Record, replace
 from shared.ledger.records import revive
-from shared.ledger.sqlite import Row
 from shared.ports import Store
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from shared.ledger.records import Event
-    from shared.ledger.sqlite import SqliteStore
+    from shared.ledger.sqlite import Row, SqliteStore
     from shared.ports import Item, Key, Write
 
 Book = dict[str, Record]
@@ -140,9 +139,9 @@ class TickStore(Ticks, Store):
         for pk, written in self._before.items():
             book = self._books[pk]
             for sk, before in written.items():
-                yield Row(pk, sk, book[sk].told(), before + 1, before or None)
+                yield pk, sk, book[sk].told(), before + 1, before or None
         for pk, event in self._events:
-            yield Row(pk, event.sk, event.told(), 1, None)
+            yield pk, event.sk, event.told(), 1, None
 
     def _written(self) -> None:
         self._before.clear()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from shared.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Amount:
     """What an attempt holds or has spent."""
 
@@ -25,7 +25,7 @@ class Amount:
 NOTHING = Amount()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
 
@@ -43,7 +43,7 @@ class Failure:
     held: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """The ledger entry of a step's effect: recorded before the call, so that an interrupted one is known.
 

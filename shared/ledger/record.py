@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+from shared.frozen import frozen_record
 
-@dataclass(frozen=True, kw_only=True)
+
+@frozen_record
 class Record:
     """What all records share: the revision that conditional writes compare. 0 = not stored yet.
 
-    Records keep their fields in a dict, without slots: ``replace`` then copies them all at once.
+    Records keep their fields in a dict, without slots: ``replace`` then copies them all at once. Fields at their
+    defaults need not stand in it, since the class has them (``lean``): most are, most of the time.
     """
 
     rev: int = 0
@@ -28,7 +31,8 @@ class Record:
 
     def to_item(self) -> dict[str, Any]:
         """Return plain data without empty fields."""
-        item = {name: value for name, value in vars(self).items() if value is not None}
+        whole = {**_defaults(type(self)), **self.__dict__}
+        item = {name: value for name, value in whole.items() if value is not None}
         for name in self.NESTED.keys() & item.keys():
             item[name] = _plain(item[name])
         return item
@@ -40,10 +44,10 @@ class Record:
     def told(self) -> dict[str, Any]:
         """Return as little as ``from_item`` needs: the fields that are not at their defaults, nested data as it is.
 
-        Most fields are at their defaults, most of the time. For stores where nobody looks at an item's single fields.
+        For stores where nobody looks at an item's single fields.
         """
-        defaults = _defaults(type(self))
-        return {name: value for name, value in vars(self).items() if value is not defaults[name]}
+        defaults = _defaults(self.__class__)
+        return {name: value for name, value in self.__dict__.items() if value is not defaults[name]}
 
     def brief(self) -> dict[str, Any]:
         """Return plain data without anything at its default: as ``told``, for stores that hold nothing but plain data.
@@ -64,10 +68,11 @@ class Record:
         }
         for name in nested.keys() & known.keys():
             known[name] = nested[name](**known[name])
-        return cls(**known)
+        return lean(cls(**known))
 
 
 R = TypeVar("R", bound=Record)
+_new = object.__new__
 
 
 def replace(record: R, **changes: Any) -> R:
@@ -75,13 +80,26 @@ def replace(record: R, **changes: Any) -> R:
 
     Every step makes a dozen of these. Raises TypeError for a field that the record does not have.
     """
-    known = vars(record)
+    known, kind = record.__dict__, record.__class__
     changed = known | changes
     if len(changed) != len(known):
-        raise TypeError(f"{type(record).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
-    made = object.__new__(type(record))
-    object.__setattr__(made, "__dict__", changed)
+        _check(kind, changes)
+    made = _new(kind)
+    made.__dict__ = changed
     return made
+
+
+def lean(record: R) -> R:
+    """Return the record without the fields that are at their defaults: less to copy and to look through."""
+    made = _new(record.__class__)
+    made.__dict__ = record.told()
+    return made
+
+
+def _check(kind: type, changes: dict[str, Any]) -> None:
+    unknown = changes.keys() - _defaults(kind).keys()
+    if unknown:
+        raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
 
 
 @cache

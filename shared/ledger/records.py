@@ -7,9 +7,10 @@ milliseconds since the epoch, UTC; money is nano-USD.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 
+from shared.frozen import frozen_record
 from shared.ledger.nested import NOTHING, Amount, Call, Failure
 from shared.ledger.record import Record
 from shared.values import Value
@@ -47,7 +48,7 @@ UNDOING = "/compensate"
 """What the path of the step that undoes a call ends with."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Head(Record):
     """The run's counters. ``left`` = limit - spent - reserved; None = no limit in that dimension.
 
@@ -93,7 +94,7 @@ class Head(Record):
         return "running" if self.seq > 1 else "pending"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Run(Record):
     """Facts about the run, and its state for lists (a projection that follows the head).
 
@@ -140,7 +141,7 @@ class Run(Record):
         return "RUN"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Step(Record):
     """One step instance with its ledger entry and its hold.
 
@@ -230,7 +231,7 @@ class Step(Record):
         return self.call is not None and self.failure is not None and self.failure.uncertain
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Gate(Record):
     """One request for a person's decision, bound by ``digest`` to what will run, and to one ``dispatch`` of it."""
 
@@ -267,7 +268,7 @@ class Gate(Record):
         return f"GATE#{self.path}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Park(Record):
     """A registered task token: an await or a paused step. ``answer`` is what was sent, once somebody settled it."""
 
@@ -283,7 +284,7 @@ class Park(Record):
         return f"PARK#{self.path}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Kept(Record):
     """An event from outside (``data`` as canonical JSON), kept until the wait at ``used_by`` uses it."""
 
@@ -299,7 +300,7 @@ class Kept(Record):
         return f"KEPT#{self.id}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Dead(Record):
     """A dead letter: a step that has finally failed, kept until it is redriven.
 
@@ -323,7 +324,7 @@ class Dead(Record):
         return f"DEAD#{self.path}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Event(Record):
     """One entry of the run's append-only log; ``seq`` counts from 1 without gaps."""
 
@@ -340,7 +341,7 @@ class Event(Record):
         return f"EVENT#{self.seq:010d}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen_record
 class Request(Record):
     """An idempotent start request: which run it made, and the digest of what was asked."""
 

@@ -16,10 +16,10 @@ import json
 import os
 import sqlite3
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
@@ -213,10 +213,10 @@ class SqliteStore(Store):
 
     def write(self, rows: Iterable[Row]) -> None:
         """Write inside this thread's transaction. Raises StoreConflict or StoreUnusable, having spoilt it all."""
-        batches: dict[str, list[tuple[Any, ...]]] = {}
+        batches: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
         for row in rows:
             statement, given = _statement(row)
-            batches.setdefault(statement, []).append(given)
+            batches[statement].append(given)
         with self._telling():
             for statement, given in batches.items():
                 if self._writer.executemany(statement, given).rowcount != len(given):
@@ -310,11 +310,12 @@ class SqliteStore(Store):
         """Apply one transaction inside the shared one; undo just it when a condition does not hold."""
         self._writer.execute("SAVEPOINT one")
         for row in pending.rows:
+            pk, sk, *_ = row
             if self._writer.execute(*_statement(row)).rowcount != 1:
                 self._writer.execute("ROLLBACK TO one")
-                pending.error = StoreConflict(f"{row.pk} {row.sk} has another revision than expected")
+                pending.error = StoreConflict(f"{pk} {sk} has another revision than expected")
                 break
-            self.written.add(row.pk)
+            self.written.add(pk)
         self._writer.execute("RELEASE one")
 
     def _fail(self, error: sqlite3.Error, batch: list[_Pending]) -> StoreUnusable:
@@ -330,17 +331,9 @@ class SqliteStore(Store):
             self._writer.execute("ROLLBACK")
 
 
-class Row(NamedTuple):
-    """An item to write with its new revision, and the one that it must have before; None = none may exist.
-
-    Data objects may stand in the item; they come back as plain data.
-    """
-
-    pk: str
-    sk: str
-    item: Item
-    rev: int
-    before: int | None
+Row = tuple[str, str, Item, int, int | None]
+"""Partition key, sort key, an item to write, its new revision, and the one that it must have before; None = none may
+exist. Data objects may stand in the item; they come back as plain data."""
 
 
 class _Pending:
@@ -349,18 +342,22 @@ class _Pending:
     __slots__ = ("done", "error", "rows")
 
     def __init__(self, writes: Sequence[Write]) -> None:
-        self.rows = [Row(*write.key, write.item, (write.expected or 0) + 1, write.expected) for write in writes]
+        self.rows: list[Row] = [_row(write) for write in writes]
         self.done = False
         self.error: Exception | None = None
 
 
+def _row(write: Write) -> Row:
+    return write.key.pk, write.key.sk, write.item, (write.expected or 0) + 1, write.expected
+
+
 def _statement(row: Row) -> tuple[str, tuple[Any, ...]]:
     pk, sk, item, rev, before = row
-    plain = sk.startswith(_UNINDEXED)
-    given = (_encode(item), *(() if plain else map(item.get, _COLUMNS)), rev, pk, sk)
-    if before is None:
-        return _INSERT if plain else _INSERT_INDEXED, given
-    return _UPDATE if plain else _UPDATE_INDEXED, (*given, before)
+    body = _encode(item)
+    if sk.startswith(_UNINDEXED):
+        return (_INSERT, (body, rev, pk, sk)) if before is None else (_UPDATE, (body, rev, pk, sk, before))
+    given = (body, *map(item.get, _COLUMNS), rev, pk, sk)
+    return (_INSERT_INDEXED, given) if before is None else (_UPDATE_INDEXED, (*given, before))
 
 
 def _encode(item: Item) -> str:

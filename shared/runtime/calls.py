@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
@@ -16,6 +16,7 @@ from shared.errors import (
     StepFailure,
     TransientFailure,
 )
+from shared.frozen import frozen
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
 from shared.runtime import probing, secrets
@@ -44,7 +45,7 @@ MAX_TOKENS = 1024
 """Reply limit of an agent that sets none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """An attempt ready to open: what it asks for, and what it does once it is open."""
 

@@ -7,11 +7,11 @@ because after a lost answer it is asked again with the records that it already w
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from shared.errors import Conflict, NotFound, StoreConflict, TransientFailure
+from shared.frozen import frozen
 from shared.ledger.record import Record, replace
 from shared.ledger.records import Event, Gate, Head, Kept, Park, Run, Step, revive, run_partition
 from shared.ports import Key, Write
@@ -44,7 +44,8 @@ class Note(NamedTuple):
     data: Mapping[str, Any] = MappingProxyType({})
 
 
-class Snapshot(NamedTuple):
+@frozen
+class Snapshot:
     """Records of one run, by sort key, as they were read together.
 
     ``asked`` are the sort keys that were read: those without a record are known to have had none. ``whole`` = every
@@ -116,7 +117,7 @@ class Snapshot(NamedTuple):
         return Snapshot({**self.records, **records}, self.asked, self.whole)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change(Generic[T]):
     """What a decision wants: the result for its caller, the records to put, and the events to append.
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shared.budget import rules
 from shared.errors import PolicyViolation
+from shared.frozen import frozen
 from shared.ids import sha256
-from shared.ledger.record import replace
+from shared.ledger.record import lean, replace
 from shared.ledger.records import NOTHING, Amount, Call, Failure, Gate, Head, Step
 from shared.runtime.failures import exceeded, failure_of
 from shared.runtime.journal import Change, Note, Snapshot
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 PARKED = frozenset({"paused", "unknown"})
 """Statuses in which a step waits for a person's word; the head counts them."""
 _BESIDE = (COMPENSATE, FALLBACK)
-_FRESH = Step(path="", step="", type="", status="running")
+_FRESH = lean(Step(path="", step="", type="", status="running"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """The attempt may call. ``interrupted`` = an earlier holder may have called already."""
 
@@ -44,7 +45,7 @@ class Opened:
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Done:
     """Nothing to call: the step has settled."""
 
@@ -75,7 +76,7 @@ class Refused:
 Opening = Opened | Done | Held | Stopped | Refused
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ask:
     """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms.
 
@@ -237,7 +238,7 @@ def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tup
     return Change(Refused(refusal), (head, failed), (*notes, note))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """How an attempt ended: an output (and a router's route), or a failure. ``used`` None = never learned.
 

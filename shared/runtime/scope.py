@@ -203,12 +203,20 @@ class Scope:
         self._manifest = manifest
         self._scope = scope
         self._extra = extra
+        self._names: Mapping[str, Any] | None = None
 
-    @cached_property
+    @property
     def names(self) -> Mapping[str, Any]:
         """All names; made when the first expression is read, since most steps' conditions have none."""
-        makers = {"input": self._input, "steps": self._steps, "run": self._run, "trigger": self._trigger}
-        return _Names(makers, {**self._context.get("names", {}), **self._frames(self._scope), **self._extra})
+        if self._names is None:
+            makers = {"input": self._input, "steps": self._steps, "run": self._run, "trigger": self._trigger}
+            surroundings = {**self._context.get("names", {}), **self._frames(self._scope)} if self._is_inside() else {}
+            self._names = _Names(makers, {**surroundings, **self._extra})
+        return self._names
+
+    def _is_inside(self) -> bool:
+        """Tell whether anything stands around the step's own graph."""
+        return bool(self._scope) or self._seen.run.context is not None
 
     @cached_property
     def _context(self) -> Mapping[str, Any]:
@@ -288,7 +296,7 @@ class Scope:
         """
         outputs = {name: self.names["steps"][name]["output"] for name in sources}
         merged = copy(self)
-        merged.names = {**self.names, "inputs": merge(kind, outputs)}
+        merged._names = {**self.names, "inputs": merge(kind, outputs)}  # noqa: SLF001 - a copy of our own
         return merged
 
     def evaluate(self, expression: str) -> Any:

@@ -29,14 +29,15 @@ _CONDITIONAL: Memo[bool] = Memo()
 
 def settle(host: Host, task: Task, step: Step) -> None:
     """Propagate what ``step``'s settling has made impossible, then wake who may go on."""
-    graph = graph_at(host.manifest(task), task.scope)
+    manifest = host.manifest(task)
+    graph = graph_at(manifest, task.scope)
     settled = [step.path.removeprefix(task.scope)]
     if _may_prevent(step, graph):
         settled += _skip_dependents(host, task, graph, step.step)
     for name in settled:
         for target in graph[name].wakes if name in graph else ():
             wake(host, task, graph[target])
-    if host.manifest(task).slots:
+    if manifest.slots:
         give_slots(host, task)
 
 

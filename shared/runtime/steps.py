@@ -15,6 +15,7 @@ from shared.runtime.envelopes import find_more
 from shared.runtime.host import plan_at
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
+from shared.runtime.memo import Memo
 from shared.runtime.outputs import fits
 from shared.runtime.probing import probe, probe_step
 from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from shared.runtime.task import Task
 
 _SUFFIX = {"run": "", "fallback": FALLBACK, "compensate": COMPENSATE}
+_KEYS: Memo[frozenset[str]] = Memo()
 _CALLS = {"agent": agent_call, "turn": turn_call, "tool": tool_call, "router": llm_router_call}
 
 
@@ -55,8 +57,7 @@ def run_step(host: StepHost, task: Task) -> dict[str, Any]:
     path = task.path + _SUFFIX[task.op]
     plan = plan_at(host, task, path)
     journal = host.journal(task)
-    beside = {task.path, task.path.removesuffix(FALLBACK), path, split_turn(task.path)[0]}
-    seen = journal.read({*host.keys(task, plan), *(f"STEP#{one}" for one in beside)})
+    seen = journal.read(_KEYS.of(plan, path, lambda: _keys(host, task, plan, path)))
     seen = with_turns(host.store, journal, plan, path, seen)
     known = seen.step(path)
     if known and known.status == "unknown" and plan.spec.get("reconcile"):
@@ -66,6 +67,12 @@ def run_step(host: StepHost, task: Task) -> dict[str, Any]:
         step = journal.read([f"STEP#{task.path}"]).step(task.path) or step
     settle(host, task, step)
     return result(step)
+
+
+def _keys(host: Host, task: Task, plan: StepPlan, path: str) -> frozenset[str]:
+    """Return the sort keys of what an attempt needs to know: also of what the step stands beside."""
+    beside = {task.path, task.path.removesuffix(FALLBACK), path, split_turn(task.path)[0]}
+    return host.keys(task, plan).union(f"STEP#{one}" for one in beside)
 
 
 def result(step: Step) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.errors import InvalidRequest
+from shared.frozen import frozen
 from shared.runtime.scopes import split_turn
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LambdaContext(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """One delivery of one state.
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.errors import BrokenTool, PermanentFailure, SignalboxError, StepFailure
+from shared.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,7 @@ class ToolError(SignalboxError):
     """A tool module cannot be used: it does not import, or its tools are declared wrongly. Says which and why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """What a tool may know about its call. ``timeout`` is in seconds; ``attempt`` counts from 1.
 
