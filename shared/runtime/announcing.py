@@ -9,6 +9,7 @@ from shared import values
 from shared.errors import PermanentFailure, StepFailure, StepTimeout, TransientFailure
 from shared.runtime.host import Host
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.votes import same_person
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,12 +38,18 @@ class GateHost(Host):
 
 
 def recipients(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[str, ...]:
-    """Return the addresses of those who are asked. Raises PermanentFailure when nobody is."""
+    """Return the addresses of those who are asked. Raises PermanentFailure when they are too few to decide."""
     people = {person.email for role in plan.spec["approvers"] for person in host.approvers.get(role, ())}
-    people.discard(excluded or "")
+    people = {email for email in people if not same_person(email, excluded)}
+    roles, quorum = ", ".join(plan.spec["approvers"]), plan.spec.get("quorum", 1)
     if not people:
-        roles = ", ".join(plan.spec["approvers"])
         raise PermanentFailure(f"Nobody may decide gate {plan.id}: {roles} has no people. Add them to the approvers.")
+    # A host that lists nobody lets anybody decide.
+    if len(people) < quorum and len(host.approvers):
+        few = f"{len(people)} {'person' if len(people) == 1 else 'people'}"
+        raise PermanentFailure(
+            f"Gate {plan.id} needs {quorum} approvals, and {roles} has {few} who may decide. Add more to the approvers."
+        )
     return tuple(sorted(people))
 
 
@@ -64,7 +71,7 @@ def announce(host: GateHost, journal: Journal, gate: Gate) -> None:
 
 
 def ask_again(host: GateHost, told: Mapping[str, Any]) -> None:
-    """Write to the approvers of a gate that was opened once more, which no machine delivers.
+    """Write to the approvers of a gate that was opened once more, or changed: no machine delivers these.
 
     ``told`` is what was announced of it: tenant, run and path. Repeated, it mails nobody twice; a gate that is not open
     any more is left alone. Raises TransientFailure when nobody could be reached.
@@ -72,7 +79,8 @@ def ask_again(host: GateHost, told: Mapping[str, Any]) -> None:
     journal = Journal(host.store, host.clock, str(told["tenant"]), str(told["run"]))
     seen = journal.read([f"GATE#{told['path']}"])
     gate = seen.gate(str(told["path"]))
-    if gate and gate.status == "open" and not gate.token and not (seen.head.unwinding or seen.head.ended):
+    undelivered = gate and gate.status == "open" and (gate.changes or not gate.token)
+    if gate and undelivered and not (seen.head.unwinding or seen.head.ended):
         announce(host, journal, gate)
 
 

@@ -12,6 +12,7 @@ from shared.redaction import redacted_text
 from shared.runtime import protocol
 from shared.runtime.announcing import announce, give_time, recipients
 from shared.runtime.denials import asks_again, decided_again, request_id
+from shared.runtime.edits import edit
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
@@ -20,12 +21,14 @@ from shared.runtime.scopes import PAUSE, graph_at, scope_of
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 from shared.runtime.task import run_task
+from shared.runtime.votes import edited, is_same_edit, same_person, voted, with_vote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.announcing import GateHost
+    from shared.runtime.edits import Edit
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
 
@@ -105,6 +108,8 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         roles=tuple(plan.spec["approvers"]),
         recipients=recipients(host, plan, excluded),
         excluded=excluded,
+        edit=values.store(plan.spec["edit"], host.blobs, task.tenant) if plan.spec.get("edit") else None,
+        quorum=plan.spec.get("quorum", 1),
         opened=now,
         expires=now + int(plan.timeout * 1000),
     )
@@ -130,6 +135,7 @@ def decide_open(seen: Snapshot, fresh: Gate, plan: StepPlan, task: Task, now: in
         opened=now,
         expires=now + int(plan.timeout * 1000),
         mailed=(),
+        votes=(),
         decided=None,
         by=None,
         tenant_pending=f"TENANT#{task.tenant}",
@@ -153,6 +159,7 @@ class Word:
     """A person's decision: what, who (the address that the link or token is for), their note.
 
     ``digest`` is that of the arguments they were shown, ``request`` the id of what they were asked; None = any.
+    ``changes`` (RFC 7396) to the arguments are approved with them; they need the ``digest`` of what they change.
     """
 
     decision: Decision
@@ -160,17 +167,22 @@ class Word:
     note: str = ""
     digest: str | None = None
     request: str | None = None
+    changes: Mapping[str, Any] | None = None
 
 
 def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     """Record a person's decision by one conditional write and answer the gate; a repeated decision answers again.
 
-    Raises NotFound, Forbidden (the initiator may not), or Conflict: decided otherwise, expired, asked once more since,
-    the run is unwinding, or ``digest`` is not what the gate is bound to.
+    An approval that does not complete the quorum leaves the gate open. Raises NotFound, Forbidden (the initiator may
+    not), UnfitChanges, or Conflict: decided otherwise, expired, asked once more since, the run is unwinding, or
+    ``digest`` is not what the gate is bound to.
     """
     now, word = host.clock.now(), replace(word, note=redacted_text(word.note))
     seen = _read_gate(journal, path)
-    gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now))
+    changed = _edit(host, seen, path, word)
+    gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now, changed))
+    if gate.status == "open":
+        return gate
     if not gate.token:
         send_word(host, after, f"{scope_of(path)}{gate.approves}")
         return gate
@@ -180,6 +192,14 @@ def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
         settle(host, run_task(after.run, after.head.epoch, path), step)
     answer(host, gate)
     return gate
+
+
+def _edit(host: Host, seen: Snapshot, path: str, word: Word) -> Edit | None:
+    """Keep what the changes make of the arguments they are made to; None = these are not the gate's any more."""
+    gate = seen.gate(path)
+    if word.changes is None or gate is None or gate.status != "open" or word.digest != gate.digest:
+        return None
+    return edit(gate, word.changes, host.blobs, seen.run.tenant)
 
 
 def _read_gate(journal: Journal, path: str) -> Snapshot:
@@ -192,29 +212,69 @@ def _read_gate(journal: Journal, path: str) -> Snapshot:
     return journal.read([f"GATE#{path}", f"STEP#{path}", "RUN", f"STEP#{step}", f"PARK#{step}{PAUSE}"])
 
 
-def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]:
-    """Decide a decision: valid once, only on an open gate, only by who may, only for what the gate is bound to."""
+def decide_word(seen: Snapshot, path: str, word: Word, now: int, changed: Edit | None = None) -> Change[Gate]:
+    """Decide a decision: valid once, only on an open gate, only by who may, only for what the gate is bound to.
+
+    ``changed`` is what the word's changes come to.
+    """
     gate, step = seen.gate(path), seen.step(path)
     if gate is None or step is None:
         raise NotFound(f"The run has no open gate {path}.")
     if word.request not in {None, gate.id}:
         raise Conflict("This is asked once more for another call. Look at the newest request.", code="superseded")
-    if gate.status == word.decision and gate.by == word.by:
+    if _stands(gate, word):
         return Change(gate)
-    _refuse(seen.head, gate, word, now)
-    decided = replace(gate, status=word.decision, decided=now, by=word.by, note=word.note, tenant_pending=None)
+    _refuse(seen.head, gate, word, now, changed)
+    changed = changed if changed and changed.arguments.digest != gate.digest else None
+    gate = edited(gate, changed) if changed else gate
+    if word.decision == "rejected":
+        rejected = replace(gate, status="rejected", decided=now, by=word.by, note=word.note, tenant_pending=None)
+        return _decided(seen, step, rejected, _told(rejected, word, changed), now)
+    if voted(gate, word.by):
+        return Change(gate)
+    approved = with_vote(gate, word.by, word.note, now)
+    data = _told(approved, word, changed)
+    if approved.status == "open":
+        # What was changed, everybody else is written to about once more.
+        told = replace(approved, mailed=(word.by,)) if changed else approved
+        note = Note("gate_edited", path, None, data) if changed else Note("gate_voted", path, None, data)
+        return Change(told, (told,), (note,))
+    return _decided(seen, step, approved, data, now)
+
+
+def _stands(gate: Gate, word: Word) -> bool:
+    """Tell whether this very word counts already: the same person's, about the same arguments."""
+    if gate.status == "rejected" or word.decision == "rejected":
+        return gate.status == word.decision and same_person(gate.by, word.by)
+    if gate.status not in {"open", "approved"} or not (voted(gate, word.by) or same_person(gate.by, word.by)):
+        return False
+    if word.changes is None:
+        return word.digest in {None, gate.digest}
+    return is_same_edit(gate, word.digest, dict(word.changes))
+
+
+def _told(gate: Gate, word: Word, changed: Edit | None) -> dict[str, Any]:
+    """Return what the event of a decision says."""
+    data: dict[str, Any] = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
+    if changed:
+        data |= {"edited": changed.of, "changes": dict(changed.changes)}
+    if gate.quorum > 1:
+        data |= {"quorum": gate.quorum, "approved_by": [vote["by"] for vote in gate.votes], "roles": list(gate.roles)}
+    return data
+
+
+def _decided(seen: Snapshot, step: Step, gate: Gate, data: Mapping[str, Any], now: int) -> Change[Gate]:
     head = replace(seen.head, waiting=seen.head.waiting - 1)
-    data = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
-    parked = asks_again(seen, decided)
+    parked = asks_again(seen, gate)
     if parked:
-        return _decided_again(seen, decided, head, parked, data)
-    closed, note = _closed(head, step, decided, now)
-    return Change(decided, (head, closed, decided), (Note("gate_decided", path, None, data), note))
+        return _decided_again(seen, gate, head, parked, data)
+    closed, note = _closed(head, step, gate, now)
+    return Change(gate, (head, closed, gate), (Note("gate_decided", gate.path, None, data), note))
 
 
 def _decided_again(seen: Snapshot, gate: Gate, head: Head, parked: Step, data: Mapping[str, Any]) -> Change[Gate]:
     """Let a parked step go on whose gate was decided once more; the gate's own step has settled long ago."""
-    records, notes = decided_again(head, parked, gate)
+    records, notes = decided_again(seen.run, head, parked, gate)
     answer = answered(seen, parked.path, "retry" if gate.status == "approved" else "recheck")
     return Change(gate, (*records, gate, answer), (Note("gate_decided", gate.path, None, data), *notes))
 
@@ -229,16 +289,17 @@ def _closed(head: Head, step: Step, gate: Gate, now: int) -> tuple[Step, Note]:
     return failed, Note("step_failed", step.path, step.attempt, data)
 
 
-def _refuse(head: Head, gate: Gate, word: Word, now: int) -> None:
+def _refuse(head: Head, gate: Gate, word: Word, now: int, changed: Edit | None) -> None:
     if gate.status != "open":
         raise Conflict(f"This was already decided: {gate.status} by {gate.by}.", code="already_decided")
     if head.ended or head.unwinding:
         raise Conflict(f"The run is {head.ended or head.unwinding}; nothing is left to decide.", code="run_ended")
     if now >= gate.expires:
         raise Conflict("The time to decide is over.", code="expired")
-    if word.by == gate.excluded:
+    if same_person(word.by, gate.excluded):
         raise Forbidden("Who started the run may not decide this gate.", code="initiator")
-    if word.digest is not None and word.digest != gate.digest:
+    shown = word.digest if word.changes is None else changed and changed.of
+    if shown != gate.digest and (shown is not None or word.changes is not None):
         raise Conflict("What would run is not what was shown. Look at it again.", code="digest_mismatch")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shared.budget.rules import NANO, active_left
 from shared.ledger.records import UNDOING, Amount, Step
+from shared.runtime.votes import votes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -256,6 +257,11 @@ def approval_view(gate: Gate, run: Run, load: Callable[[Value], Any]) -> View:
         "digest": gate.digest,
         **_value("show", gate.show, load),
         "roles": list(gate.roles),
+        "quorum": gate.quorum,
+        "approved_by": [{**vote, "at": iso(vote["at"])} for vote in votes_of(gate)],
+        **_value("edit", gate.edit, load),
+        "edited": gate.edited or None,
+        **_value("changes", gate.changes, load),
         "opened_at": iso(gate.opened),
         "expires_at": iso(gate.expires),
         "decided_at": iso(gate.decided),
