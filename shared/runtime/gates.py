@@ -257,7 +257,8 @@ def _told(gate: Gate, word: Word, changed: Edit | None) -> dict[str, Any]:
     """Return what the event of a decision says."""
     data: dict[str, Any] = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
     if changed:
-        data |= {"edited": changed.of, "changes": dict(changed.changes)}
+        # As text: items hold no fractions.
+        data |= {"edited": changed.of, "changes": values.canonical(dict(changed.changes)).decode()}
     if gate.quorum > 1:
         data |= {"quorum": gate.quorum, "approved_by": [vote["by"] for vote in gate.votes], "roles": list(gate.roles)}
     return data

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from shared import values
 from shared.budget.rules import NANO, active_left
 from shared.ledger.records import UNDOING, Amount, Step
 from shared.runtime.votes import votes_of
@@ -320,6 +321,8 @@ def _shown(name: str, value: Any) -> Any:
         return [_refusal(one) for one in value]
     if name == "raised":
         return {dimension: _in_unit(dimension, more) for dimension, more in value.items()}
+    if name == "changes":
+        return values.parse(value)
     if name in _AMOUNTS and isinstance(value, dict):
         return amount(Amount(**cast("dict[str, int]", value)))
     return iso(value) if name in _TIMES and isinstance(value, int) else value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import re
+import threading
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
@@ -12,6 +14,9 @@ from shared.approvals.changes import fields, read
 from shared.runtime.announcing import ask_again
 from tests.unit.page_client import FORM, send, status, text, visit
 from tests.unit.waiting_run import EDIT, FIONA, OMAR, TENANT, waiting
+
+if TYPE_CHECKING:
+    from shared.settings import Person
 
 
 def gate(world):
@@ -157,3 +162,25 @@ def test_objects_are_changed_by_what_differs():
     now = {"deep": {"a": 1, "b": {"c": 2, "d": 3}}, "lines": [1, 2]}
     given = {"deep": '{"a": 1, "b": {"c": 5}}', "lines": "[1]"}
     assert read(schema, now, given) == ({"deep": {"b": {"c": 5, "d": None}}, "lines": [1]}, {})
+
+
+def test_of_many_at_once_each_person_counts_once_and_all_that_are_needed_count():
+    world = waiting(quorum=2)
+    answers: list[int] = []
+
+    page = visit(world).body
+
+    def approve(person: Person) -> None:
+        given = form(page, decision="approve", signature=person.initials)
+        answers.append(visit(world, "POST", person, body=given, headers=FORM).status)
+
+    threads = [threading.Thread(target=approve, args=(person,)) for person in (FIONA, OMAR) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (status(world), set(answers)) == ("approved", {200})
+    assert {vote["by"] for vote in gate(world).votes} == {FIONA.email, OMAR.email}
+    kinds = [event.type for event in world.journal().events()]
+    assert (kinds.count("gate_voted"), kinds.count("gate_decided")) == (1, 1)
+    assert {answer[:2] for answer in world.engine.answers} == {("token-review", "success")}
