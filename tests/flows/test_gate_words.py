@@ -10,12 +10,14 @@ from invariants import check
 from machine import FINANCE, UNWIND, World
 
 from shared.compiler import compile_manifest
-from shared.errors import Conflict, Forbidden, UnfitChanges
+from shared.errors import Conflict, Forbidden, PermanentFailure, UnfitChanges
 from shared.ledger.attributes import encode_item
 from shared.manifest import Edge, Limits, StepPlan
 from shared.runtime.announcing import ask_again
+from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.parking import Order, resume_step
+from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.task import Task
 from shared.runtime.views import event_view
 from shared.testing import FakeModels, FakeTools
@@ -182,6 +184,42 @@ def test_a_call_made_once_more_can_be_changed_before_it_is():
     step = w.records.step("pay")
     assert (step.call.dispatch, step.call.digest) == (2, digest(ARGUMENTS | {"sum": 7}))
     assert step.call.key != lost[0]
+    check(w)
+
+
+def test_changes_stay_approved_where_the_call_was_never_made():
+    w, run = paying(edit=EDIT)
+    says(w, FATIMA, changes={"sum": 7})
+    request(w.steps, w.journal, "cancelled", "between", UNWIND)
+    run.go()
+    w.unwind()
+    assert paid(w) == []
+    resume_run(w.steps, w.journal, Resume("ops"))
+    assert w.execution().status == "SUCCEEDED"
+    assert paid(w) == [ARGUMENTS | {"sum": 7}]
+    check(w)
+
+
+def test_a_call_that_failed_is_asked_for_anew_as_the_definition_has_it():
+    answers = [PermanentFailure("no"), "fine"]
+
+    def fails_once(*_):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    w, run = paying(fails_once, edit=EDIT)
+    says(w, FATIMA, changes={"sum": 7})
+    run.go()
+    request(w.steps, w.journal, "cancelled", "it is in the way", UNWIND)
+    w.unwind()
+    resume_run(w.steps, w.journal, Resume("ops"))
+    run, gate = w.execution(), w.records.gate("g")
+    assert (gate.status, gate.digest, gate.changes, gate.votes) == ("open", digest(ARGUMENTS), None, ())
+    says(w, FATIMA, changes={"sum": 8})
+    assert run.go().status == "SUCCEEDED"
+    assert [arguments["sum"] for arguments in paid(w)] == [7, 8]
     check(w)
 
 
