@@ -34,16 +34,15 @@ class Edit:
 
 def edit(gate: Gate, changes: Mapping[str, Any], blobs: Blobs, tenant: str) -> Edit:
     """Merge changes into what a gate's decision is about, and keep the result. Raises UnfitChanges."""
-    before = values.load(gate.arguments, blobs)
-    after = merge(before, dict(changes))
-    check(values.load(gate.edit, blobs), changes, after)
+    made = dict(changes)
     try:
-        size = len(values.canonical(dict(changes)))
+        size = len(values.canonical(made))
         if size > LARGEST_CHANGES:
             raise UnfitChanges(f"The changes have {size:,} bytes; {LARGEST_CHANGES:,} fit.")
-        stored = values.store(dict(changes), blobs, tenant)
-        return Edit(gate.digest, changes, values.store(after, blobs, tenant), stored)
-    except PermanentFailure as error:
+        after = merge(values.load(gate.arguments, blobs), made)
+        check(values.load(gate.edit, blobs), made, after)
+        return Edit(gate.digest, made, values.store(after, blobs, tenant), values.store(made, blobs, tenant))
+    except (PermanentFailure, RecursionError) as error:
         raise UnfitChanges(f"The changes cannot be kept: {error}") from error
 
 

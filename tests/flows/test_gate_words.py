@@ -60,6 +60,11 @@ def told(w, *kinds):
 # approving with changes
 
 
+def deep(levels):
+    """Return an object of as many levels."""
+    return {"a": deep(levels - 1)} if levels else {}
+
+
 def test_exactly_the_changed_arguments_run_and_everything_tells_of_them():
     w, run = paying(edit=EDIT)
     asked = w.records.gate("g").digest
@@ -89,6 +94,8 @@ def test_exactly_the_changed_arguments_run_and_everything_tells_of_them():
         ({"currency": "USD"}, "currency", "may not be changed"),
         ({"about": "sk-ant-" + "a" * 40}, "about", "looks like a secret"),
         ({"about": "x" * 70_000}, "", "65,536 fit"),
+        ({"to": deep(900)}, "", "cannot be kept"),
+        ({"sum": float("nan")}, "", "cannot be kept"),
     ],
 )
 def test_changes_that_do_not_fit_are_refused_by_name_and_decide_nothing(changes, field, why):
