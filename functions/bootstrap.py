@@ -25,7 +25,7 @@ from shared.runtime.host import Host, StepHost
 if TYPE_CHECKING:
     from shared.api.host import ApiHost
     from shared.approvals.host import ApprovalsHost
-    from shared.ports import Store
+    from shared.ports import Secrets, Store
     from shared.publishing.rules import Publisher
     from shared.runtime.announcing import GateHost
     from shared.runtime.projection import ProjectHost
@@ -75,6 +75,12 @@ def _host(environment: Environment) -> dict[str, Any]:
     }
 
 
+def _secrets(environment: Environment) -> Secrets:
+    from shared.secretstore.aws import SecretsManager  # noqa: PLC0415 - only calls and approvals are about secrets
+
+    return SecretsManager(client("secretsmanager"), environment.environment)
+
+
 def _secret(arn: str) -> str:
     return client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
 
@@ -104,7 +110,8 @@ def step_host() -> StepHost:
     models = AnthropicModels(lambda: _model_key(environment.model_secret), environment.models_url)
     tools = ToolBox(load_tools(_CODE / "workflows" / "tools"), environment.tool_settings)
     ports = _host(environment)
-    return StepHost(**ports, models=models, tools=tools, breakers=Breakers(ports["store"], ports["clock"]))
+    breakers = Breakers(ports["store"], ports["clock"])
+    return StepHost(**ports, models=models, tools=tools, breakers=breakers, secrets=_secrets(environment))
 
 
 @cache
@@ -124,7 +131,8 @@ def gate_host() -> GateHost:
     environment = settings.GateEnvironment.read(os.environ)
     mail = SesMail(cast("Any", boto3).client("sesv2", config=_ONCE), environment.sender)
     letters = LetterWriter(environment.public_url, _secret(environment.link_secret).encode())
-    return GateHost(**_host(environment), mail=mail, letters=letters, approvers=environment.approvers)
+    ports: dict[str, Any] = {**_host(environment), "approvers": environment.approvers}
+    return GateHost(**ports, mail=mail, letters=letters, secrets=_secrets(environment))
 
 
 @cache

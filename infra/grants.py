@@ -28,6 +28,8 @@ class Grants:
         self._executions = machine.removesuffix("stateMachine") + "execution"
         self.machines = f"{machine}:{settings.machine_pattern}"
         self.unwind_machine = f"{machine}:{settings.unwind_machine}"
+        secrets = f"arn:{scope.partition}:secretsmanager:{scope.region}:{scope.account}:secret"
+        self._secrets = f"{secrets}:TENANT/*/{settings.prefix}/*"
 
     def read(self, function: Function, *tables: dynamodb.ITable) -> Grants:
         """Let ``function`` read ``tables`` by key."""
@@ -57,6 +59,16 @@ class Grants:
     def read_secret(self, function: Function, arn: str) -> Grants:
         """Let ``function`` read one secret's value."""
         function.may("secretsmanager:GetSecretValue", on=[arn])
+        return self
+
+    def name_secrets(self, function: Function) -> Grants:
+        """Let ``function`` read which version of a tenant's secret is the newest, not its value."""
+        function.may("secretsmanager:DescribeSecret", on=[self._secrets])
+        return self
+
+    def use_secrets(self, function: Function) -> Grants:
+        """Let ``function`` read the values of tenants' secrets, and which version is the newest."""
+        function.may("secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue", on=[self._secrets])
         return self
 
     def answer_tasks(self, function: Function) -> Grants:

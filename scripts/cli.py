@@ -4,7 +4,19 @@ from typing import Annotated
 
 import typer
 
-from scripts.commands import approvals, budgets, deadletters, definitions, deploy, doctor, local, plan, runs, sweep
+from scripts.commands import (
+    approvals,
+    budgets,
+    deadletters,
+    definitions,
+    deploy,
+    doctor,
+    local,
+    plan,
+    runs,
+    secrets,
+    sweep,
+)
 from scripts.commands.output import COMMAND, version
 from scripts.commands.program import start
 
@@ -45,7 +57,7 @@ def signalbox(
     """Take the options that come before a command."""
 
 
-for module in (local, definitions, plan, runs, approvals, budgets, deadletters, sweep, deploy, doctor):
+for module in (local, definitions, plan, runs, approvals, budgets, secrets, deadletters, sweep, deploy, doctor):
     module.add_to(app)
 
 

@@ -214,6 +214,18 @@ class Tools(Protocol):
         ...
 
 
+class Secrets(Protocol):
+    """Values that only a call may know. Each has versions, so that what is approved and what is called are one."""
+
+    def version(self, tenant: str, name: str) -> str:
+        """Return the newest version. Raises PermanentFailure when there is no such secret."""
+        ...
+
+    def value(self, tenant: str, name: str, version: str) -> str:
+        """Return a version's value. Raises PermanentFailure when it is gone."""
+        ...
+
+
 class Message(NamedTuple):
     """One mail in text and HTML."""
 

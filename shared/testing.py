@@ -22,6 +22,7 @@ from shared.ports import (
     ModelReply,
     ModelRequest,
     Models,
+    Secrets,
     Store,
     Tools,
     Usage,
@@ -181,6 +182,23 @@ def _words(request: ModelRequest) -> int:
 
 def _said(request: ModelRequest) -> str:
     return f"{list(request.tools)} {list(request.turns)}" if request.tools else ""
+
+
+class FakeSecrets(Secrets):
+    """Secrets by name as their versions, oldest first; all tenants have the same."""
+
+    def __init__(self, **versions: Sequence[str]) -> None:
+        self.versions = {name: list(values) for name, values in versions.items()}
+
+    def version(self, tenant: str, name: str) -> str:  # noqa: ARG002 - the port's form
+        """Return ``v`` and the number of the newest."""
+        if name not in self.versions:
+            raise PermanentFailure(f"There is no secret {name}.")
+        return f"v{len(self.versions[name])}"
+
+    def value(self, tenant: str, name: str, version: str) -> str:  # noqa: ARG002 - the port's form
+        """Return that version's value."""
+        return self.versions[name][int(version[1:]) - 1]
 
 
 class FakeTools(Tools):

@@ -122,7 +122,7 @@ class EngineStack(Stack):
         }
         step = self._function("step", StepEnvironment, "runs steps that call models and tools", _STEP_SECONDS, **own)
         self.grants.write(step, data.runs).read(step, data.definitions).write_blobs(step, data.blobs)
-        self.grants.read_secret(step, data.model_secret).answer_tasks(step)
+        self.grants.read_secret(step, data.model_secret).use_secrets(step).answer_tasks(step)
         return step
 
     def _control(self) -> Function:
@@ -145,7 +145,7 @@ class EngineStack(Stack):
         }
         gate = self._function("gate", GateEnvironment, "asks people for decisions", 60, **own)
         self.grants.write(gate, data.runs).read(gate, data.definitions).write_blobs(gate, data.blobs)
-        self.grants.read_secret(gate, data.link_secret).answer_tasks(gate)
+        self.grants.read_secret(gate, data.link_secret).name_secrets(gate).answer_tasks(gate)
         self._asked_again_rule().add_target(targets.LambdaFunction(gate.function, dead_letter_queue=self.dead_letters))
         return gate.may("ses:SendEmail", on=self._sender_identities())
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _NOT_PLAIN = object()
 _PATH = re.compile(r"[a-z_]\w*(\.[a-z_]\w*)+", re.ASCII)
+SECRET = re.compile(r"\s*secrets\.([A-Za-z_]\w{0,63})\s*", re.ASCII)
+"""The only expression that may read a secret: nothing can be computed from a value that is not there yet."""
 _WORD = 2**63
 """Integers of CEL are smaller."""
 _QUOTES = ('"""', "'''", '"', "'")
@@ -241,11 +243,11 @@ def _render_text(text: str, names: Mapping[str, Any]) -> Any:
     alone = sole_slot(text)
     if alone is not None:
         return evaluate(alone.expression, names)
-    return "".join(part if isinstance(part, str) else _text(evaluate(part.expression, names)) for part in parts(text))
+    return "".join(part if isinstance(part, str) else as_text(evaluate(part.expression, names)) for part in parts(text))
 
 
-def _text(value: Any) -> str:
-    # Sorted, so that a prompt has the same bytes in every process.
+def as_text(value: Any) -> str:
+    """Return a value as it stands inside text. Sorted, so that a prompt has the same bytes in every process."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 

@@ -133,5 +133,5 @@ def _of_call(place: Place[AnyStep], at: Path, call: ToolStep | AgentTool) -> Ite
         yield Field(place, (*at, "compensate", "with"), call.compensate.arguments, names, itself=itself)
     if call.reconcile is not None:
         names = frozenset({"call"})
-        yield Field(place, (*at, "reconcile", "with"), call.reconcile.arguments, names)
+        yield Field(place, (*at, "reconcile", "with"), call.reconcile.arguments, names | {"secrets"})
         yield Field(place, (*at, "reconcile", "found"), call.reconcile.found, names | {"result"}, wants="bool")

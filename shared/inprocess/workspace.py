@@ -23,6 +23,7 @@ from shared.ledger.sqlite import SqliteStore
 from shared.ports import Key, Mail, Write
 from shared.runtime.host import Host
 from shared.runtime.runs import bring_up
+from shared.secretstore.local import EnvironmentSecrets
 from shared.settings import Person
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ class Workspace:
         """Return what performs the steps."""
         ports: dict[str, Any] = {**self.ports(engine), "store": self.ticks}
         models, tools = AwayModels(models, engine.hub), AwayTools(tools, engine.hub)
-        gates = LocalGateHost(**ports, mail=NoMail(), letters=_no_letter, approvers=Anybody())
-        return Handlers(LocalStepHost(**ports, models=models, tools=tools), gates)
+        secrets = EnvironmentSecrets()
+        gates = LocalGateHost(**ports, mail=NoMail(), letters=_no_letter, approvers=Anybody(), secrets=secrets)
+        return Handlers(LocalStepHost(**ports, models=models, tools=tools, secrets=secrets), gates)
 
     def host(self, engine: Engine) -> Host:
         """Return what starts and looks at runs."""

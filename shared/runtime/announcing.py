@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shared import values
 from shared.errors import PermanentFailure, StepFailure, StepTimeout, TransientFailure
-from shared.runtime.host import Host
+from shared.runtime.host import NO_SECRETS, Host
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.votes import same_person
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from shared.ledger.records import Gate, Run
     from shared.manifest import StepPlan
-    from shared.ports import Mail, Message
+    from shared.ports import Mail, Message, Secrets
     from shared.settings import Person
 
 
@@ -35,6 +35,7 @@ class GateHost(Host):
     mail: Mail
     letters: Letters
     approvers: Mapping[str, tuple[Person, ...]]
+    secrets: Secrets = NO_SECRETS
 
 
 def recipients(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[str, ...]:

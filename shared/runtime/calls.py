@@ -18,7 +18,7 @@ from shared.errors import (
 )
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
-from shared.runtime import probing
+from shared.runtime import probing, secrets
 from shared.runtime.conversation import arguments_of, exchanges, offers, proposed
 from shared.runtime.denials import call_key
 from shared.runtime.host import plan_of
@@ -180,7 +180,7 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
         arguments = _edited(host, plan, task, seen)
     if arguments is None:
         names = host.names(task, seen, plan, **_undone_call(host, path, seen))
-        arguments = names.render(plan.spec["with"] or {})
+        arguments = secrets.rendered(plan.spec["with"] or {}, names.render, host.secrets, task.tenant)
     stored = _stored(host, task, arguments)
     entry = _intent(seen.run, plan, path, stored.digest, known, now)
     check_approval(plan, task, seen, entry)
@@ -247,8 +247,13 @@ def _invoke(
     # Only a probe that found nothing proves that the call before has not happened.
     with _doubting() if opened.interrupted and not found else nullcontext():
         there = found and found.found
-        output = found.value if found and there else host.tools.invoke(plan.spec["tool"], arguments, call)
+        output = found.value if found and there else _call_tool(host, task, plan, arguments, call)
     return Outcome(used=used, output=checked(host, task, plan, output), by="reconcile" if there else "step")
+
+
+def _call_tool(host: StepHost, task: Task, plan: StepPlan, arguments: Mapping[str, Any], call: ToolContext) -> Any:
+    known = secrets.resolved(plan.spec.get("with"), arguments, host.secrets, task.tenant)
+    return known.call(lambda given: host.tools.invoke(plan.spec["tool"], given, call))
 
 
 @contextmanager

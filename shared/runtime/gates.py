@@ -18,6 +18,7 @@ from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.parking import answered, send_word
 from shared.runtime.scopes import PAUSE, graph_at, scope_of
+from shared.runtime.secrets import rendered
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 from shared.runtime.task import run_task
@@ -87,9 +88,7 @@ def _open(
 def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, seen: Snapshot, scope: Scope) -> Gate:
     now, run = host.clock.now(), seen.run
     approved = graph_at(manifest, task.scope)[plan.spec["approves"]] if plan.spec.get("approves") else None
-    arguments = (
-        values.store(scope.render(dict(approved.spec.get("with") or {})), host.blobs, task.tenant) if approved else None
-    )
+    arguments = values.store(_arguments(host, task, approved, scope), host.blobs, task.tenant) if approved else None
     excluded = run.initiator if plan.spec.get("not_initiator") else None
     before = seen.step(f"{task.scope}{approved.id}") if approved else None
     dispatch = before.call.dispatch + 1 if before and before.call else 1
@@ -113,6 +112,10 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         opened=now,
         expires=now + int(plan.timeout * 1000),
     )
+
+
+def _arguments(host: GateHost, task: Task, approved: StepPlan, scope: Scope) -> Any:
+    return rendered(dict(approved.spec.get("with") or {}), scope.render, host.secrets, task.tenant)
 
 
 def decide_open(seen: Snapshot, fresh: Gate, plan: StepPlan, task: Task, now: int) -> Change[Gate]:

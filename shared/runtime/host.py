@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.errors import PermanentFailure
 from shared.manifest import Manifest, Retry, StepPlan, part_plan
+from shared.ports import Secrets
 from shared.runtime.joins import merged
 from shared.runtime.journal import Journal
 from shared.runtime.scope import Scope, keys_for
@@ -72,6 +73,21 @@ class Host:
         return scope if plan is None else merged(plan, task.scope, seen, scope)
 
 
+class NoSecrets(Secrets):
+    """Where nobody has put any."""
+
+    def version(self, tenant: str, name: str) -> str:
+        """Refuse. Raises PermanentFailure."""
+        raise PermanentFailure(f"Tenant {tenant} has no secret {name}.")
+
+    def value(self, tenant: str, name: str, version: str) -> str:
+        """Refuse. Raises PermanentFailure."""
+        raise PermanentFailure(f"Tenant {tenant} has no secret {name} with version {version}.")
+
+
+NO_SECRETS = NoSecrets()
+
+
 @dataclass(frozen=True, slots=True)
 class StepHost(Host):
     """The ports of the function that calls models and tools. ``breakers`` None = its runs share none."""
@@ -79,6 +95,7 @@ class StepHost(Host):
     models: Models
     tools: Tools
     breakers: Breakers | None = None
+    secrets: Secrets = NO_SECRETS
 
 
 def plan_of(manifest: Manifest, path: str, template: str = "") -> StepPlan:

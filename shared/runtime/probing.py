@@ -14,7 +14,7 @@ from shared import values
 from shared.errors import PermanentFailure, StepFailure, UnknownOutcome
 from shared.ledger.records import Amount, Failure
 from shared.redaction import redacted, redacted_text
-from shared.runtime import protocol
+from shared.runtime import protocol, secrets
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import checked
@@ -57,7 +57,9 @@ def ask(host: StepHost, plan: StepPlan, arguments: Mapping[str, Any], call: Tool
     from shared.definition.expressions import evaluate, render  # noqa: PLC0415 - only after an interruption
 
     names = {"call": {"idempotency_key": call.idempotency_key, "arguments": dict(arguments)}}
-    value = host.tools.invoke(probe["tool"], render(probe["with"], names), call)
+    given = secrets.rendered(probe["with"], lambda template: render(template, names), host.secrets, call.tenant)
+    known = secrets.resolved(probe["with"], given, host.secrets, call.tenant)
+    value = known.call(lambda filled: host.tools.invoke(probe["tool"], filled, call))
     found = evaluate(probe["found"], {**names, "result": value}) is True
     return Answer(value, found, host.clock.now() >= since + conclusive_after(plan))
 

@@ -33,6 +33,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "objects": {"s3:GetObject", "s3:PutObject"},
         "model secret": SECRET,
         "seal secret": SECRET,
+        "tenants' secrets": SECRET | {"secretsmanager:DescribeSecret"},
         "machines": ANSWER,
     },
     "Control": {
@@ -49,6 +50,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "objects": {"s3:GetObject", "s3:PutObject"},
         "link secret": SECRET,
         "seal secret": SECRET,
+        "tenants' secrets": {"secretsmanager:DescribeSecret"},
         "machines": ANSWER,
         "sender address": {"ses:SendEmail"},
         "sender domain": {"ses:SendEmail"},
@@ -134,6 +136,7 @@ NAMES = [
     (r"SweepFunction\w*", "sweep"),
     (r"cdk-hnb659fds-assets-.*/\*$", "assets"),
     (r"DeadLetters\w*", "dead letters"),
+    (r":secret:TENANT/\*/signalbox-prod/\*$", "tenants' secrets"),
     (r"Logs\w+", "own logs"),
 ]
 

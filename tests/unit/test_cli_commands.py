@@ -146,6 +146,7 @@ def test_all_commands_are_there():
         "dead-letters redrive",
         *(f"approvals {name}" for name in ("list", "show", "approve", "edit", "reject")),
         *(f"tenants budget {name}" for name in ("show", "set")),
+        *(f"tenants secrets {name}" for name in ("put", "list", "remove")),
     }
 
 

@@ -12,11 +12,11 @@ from shared.definition.checks import (
     expressions,
     gates,
     graph,
-    later,
     limits,
     risk,
     routers,
     schemas,
+    secrets,
     size,
     times,
     truth,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_OF_A_KIND = MAX_FAULTS + 1
 """Findings of one rule. Nobody mends more at once, and each takes time to word."""
 ROOMS = (
-    *(agents, bodies, children, expressions, gates, graph, later, limits, risk, routers, schemas, size, times),
+    *(agents, bodies, children, expressions, gates, graph, limits, risk, routers, schemas, secrets, size, times),
     *(tool_rules, truth),
 )
 """The modules of rules. Importing one registers its rules."""

@@ -90,6 +90,9 @@ def _unfit_edits(context: Context, approved: ToolStep, gate: Gate, at: Path) -> 
         if name not in approved.arguments:
             remedy = nearest(name, approved.arguments) or f"Arguments: {listed(approved.arguments)}."
             yield path, f"`{gate.approves}` has no argument `{name}`", remedy
+        elif "secrets" in _roots(approved.arguments[name]):
+            told = f"`{name}` holds a secret: who may change what stands around it decides where the secret goes"
+            yield path, told, "Leave the argument out."
         elif _is_marked(inner):
             told = f"`{name}` is marked with `x-redact`, but what a person approves is kept exactly as it runs"
             yield path, told, "Remove the mark, or leave the argument out."
@@ -97,6 +100,13 @@ def _unfit_edits(context: Context, approved: ToolStep, gate: Gate, at: Path) -> 
             wanted = {**parameters.get("properties", {}).get(name, {}), "$defs": parameters.get("$defs", {})}
             for told in misfits({**cast("dict[str, Any]", inner), "$defs": schema.get("$defs", {})}, wanted):
                 yield path, f"`{name}` of `{approved.tool}`: {told}", "What may be typed must be what the tool takes."
+
+
+def _roots(template: object) -> set[str]:
+    try:
+        return {used.root for used in template_references(template)}
+    except ExpressionFailure:
+        return set()
 
 
 def _is_marked(schema: Any) -> bool:

@@ -1,0 +1,1 @@
+"""Where the secrets of tenants are kept."""
