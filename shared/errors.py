@@ -4,7 +4,8 @@ SignalboxError
 ├── DefinitionError            a workflow file is refused; carries every finding
 ├── RequestRefused             a request is refused; carries an HTTP status and a stable code
 │   ├── InvalidRequest   400   ├── Unauthenticated 401   ├── Forbidden 403   ├── NotFound 404
-│   ├── MethodNotAllowed 405   ├── Conflict        409   └── TenantBudgetExceeded 402
+│   ├── MethodNotAllowed 405   ├── Conflict        409   ├── UnfitChanges 422
+│   └── TenantBudgetExceeded 402
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
@@ -126,6 +127,18 @@ class Conflict(RequestRefused):
 
     status = 409
     code = "conflict"
+
+
+class UnfitChanges(RequestRefused):
+    """Changes to what is to be approved do not fit; ``field`` is the argument that they do not fit in, if it is one."""
+
+    status = 422
+    code = "invalid_changes"
+
+    def __init__(self, detail: str, field: str = "") -> None:
+        super().__init__(f"changes.{field}: {detail}" if field else detail)
+        self.field = field
+        self.told = detail
 
 
 class StoreConflict(SignalboxError):

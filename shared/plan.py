@@ -303,7 +303,10 @@ def _spec(step: Agent | Transform | Router | Gate | Loop | Wait | SubWorkflow) -
             return given | {"routes": routes, "model": list(step.model)}
         case Gate():
             given = _fields(step, "approves", "subject", "show", "on_expiry", "not_initiator")
-            return given | {"approvers": list(step.approvers), "channels": list(step.channels)}
+            given |= {"approvers": list(step.approvers), "channels": list(step.channels)}
+            # Only where it is said: versions that were published before these fields existed stay comparable.
+            own = {"edit": step.edit} if step.edit else {}
+            return given | own | ({"quorum": step.quorum} if step.quorum > 1 else {})
         case _:
             return _spec_around(step)
 

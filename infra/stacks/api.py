@@ -72,7 +72,7 @@ class ApiStack(Stack):
         own = {"link_secret": data.link_secret, "approvers": self.settings.approvers}
         approvals = self._function("approvals", ApprovalsEnvironment, "the approval page", **own)
         self.grants.write(approvals, data.runs).read(approvals, data.definitions)
-        self.grants.read_blobs(approvals, data.blobs).read_secret(approvals, data.link_secret)
+        self.grants.write_blobs(approvals, data.blobs).read_secret(approvals, data.link_secret)
         self.grants.answer_tasks(approvals)
         return approvals
 

@@ -66,7 +66,7 @@ _FOLLOWED: tuple[dict[str, Any], ...] = (
     {"Keys": {"sk": {"S": [{"prefix": "PARK#"}]}}, "NewImage": {"answer": {"S": [{"exists": True}]}}},
     {
         "Keys": {"sk": {"S": [{"prefix": "EVENT#"}]}},
-        "NewImage": {"type": {"S": ["step_paused", "step_unknown", "gate_opened"]}},
+        "NewImage": {"type": {"S": ["step_paused", "step_unknown", "gate_opened", "gate_edited"]}},
     },
 )
 # The longest that Lambda allows; a step's own time-out is enforced by its task's TimeoutSeconds.
@@ -151,7 +151,7 @@ class EngineStack(Stack):
 
     def _asked_again_rule(self) -> events.Rule:
         # No machine delivers a gate that is open once more: its step waits further on.
-        about, again = "A gate is open once more", {"again": [True]}
+        about, again = "A gate is open once more, or what it asks for was changed", {"again": [True]}
         pattern = events.EventPattern(source=["signalbox"], detail_type=["Approval Requested"], detail=again)
         return events.Rule(self, "AskedAgain", description=about, event_bus=self.data.bus, event_pattern=pattern)
 

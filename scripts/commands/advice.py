@@ -6,6 +6,7 @@ BY_CODE = {
     "expired": "`signalbox runs show RUN` shows what has become of the run.",
     "idempotency_mismatch": "Another request needs another --idempotency-key.",
     "initiator": "Somebody else whom it is asked of decides it, with a token or a link of their own.",
+    "invalid_changes": "`signalbox approvals show APPROVAL --json` says under `edit` what may be changed.",
     "invalid_id": "`signalbox runs list` shows the ids of runs, `signalbox approvals list` those of approvals.",
     "not_paused": "`signalbox runs show RUN` shows how its steps stand.",
     "run_ended": "`signalbox runs show RUN` shows how it ended.",

@@ -6,6 +6,7 @@ import typer
 
 from scripts.commands import show
 from scripts.commands.client import Api, segment
+from scripts.commands.inputs import read_changes
 from scripts.commands.local_runs import InProcessOption, LocalRuns, signature
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, hint, print_json, state, table
 from scripts.commands.target import LATEST, TokenOption, UrlOption, target
@@ -45,11 +46,12 @@ def list_(
             a["workflow"],
             show.escaped(" ".join(a["subject"].split())),
             ", ".join(a["roles"]),
+            show.count(a),
             age(a["opened_at"]),
         )
         for a in answer["approvals"]
     ]
-    columns = ("APPROVAL", "WORKFLOW", "SUBJECT", "ASKED OF", "OPENED")
+    columns = ("APPROVAL", "WORKFLOW", "SUBJECT", "ASKED OF", "HAS", "OPENED")
     return table(columns, rows, empty="Nothing waits for a decision.")
 
 
@@ -94,6 +96,30 @@ _decision("approve", "Approve exactly what the approval shows. Approving twice l
 _decision("reject", "Reject it: what it would have let run is skipped.")
 
 
+@approvals.command("edit")
+def edit(  # noqa: PLR0913 - options
+    *,
+    approval: Id,
+    changes: Annotated[
+        str, typer.Option(metavar="JSON", help="The changes (a JSON Merge Patch: null removes), or @FILE.")
+    ] = "{}",
+    fields: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One argument: JSON where it is, else text.")
+    ] = None,
+    note: Note = "",
+    digest: Digest = None,
+    by: By = "",
+    url: UrlOption = None,
+    token: TokenOption = None,
+    in_process: InProcessOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve it with changes: what runs are the arguments as you change them. `show` says which you may."""
+    made = read_changes(changes, fields or [])
+    api = _signed(target(url, token, in_process=in_process, about=approval), by)
+    _decide(api, approval, {"decision": "edit", "note": note, "changes": made}, digest, as_json=as_json)
+
+
 def _signed(api: Api, by: str) -> Api:
     """Return the API that takes a decision of `by`. Raises BadParameter where a token says who decides."""
     if not by:
@@ -114,10 +140,15 @@ def _decide(api: Api, approval: str, body: dict[str, Any], digest: str | None, *
         print_json(decided)
         return
     subject = show.escaped(" ".join(str(decided["subject"]).split()))
-    console().print(f"{state(decided['status'])}: {subject}", soft_wrap=True)
+    console().print(f"{_outcome(decided)}: {subject}", soft_wrap=True)
     run = str(decided["run"])
     way = "No process drives the run; go on: {} resume" if api.stands_still(run) else "Follow the run: {} watch"
     console().print(f"{way.format(f'{COMMAND} runs')} {run}", style="dim", soft_wrap=True)
+
+
+def _outcome(decided: dict[str, Any]) -> str:
+    """Return what has become of it by this decision; one of several that are needed leaves it open."""
+    return f"approved, {show.count(decided)}" if decided["status"] == "open" else state(decided["status"])
 
 
 def _find(api: Api, approval: str) -> dict[str, Any]:

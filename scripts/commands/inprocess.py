@@ -1,5 +1,6 @@
 """`run FILE`: a workflow file in this very process, with no cloud at all; kill it, run it again, and it goes on."""
 
+import json
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ from scripts.commands import show
 from scripts.commands.attend import attend
 from scripts.commands.client import ApiRefused
 from scripts.commands.follow import TERMINAL, follow, story_of, stream
+from scripts.commands.inputs import json_or_text
 from scripts.commands.local_runs import LocalRuns, open_workspace, refused_here, runs_file, signature
 from scripts.commands.output import COMMAND, Refused, console, print_line, relative, report
 from scripts.commands.toolprint import tools_print_to_stderr
@@ -284,10 +286,24 @@ def _ask(opened: Session, run: str) -> None:
 def _ask_gate(opened: Session, gate: Mapping[str, Any]) -> None:
     console().print()
     show.approval(gate)
-    decision = _choice("Decide", ("approve", "reject"))
+    decision = _choice("Decide", ("approve", *(("edit",) if gate["edit"] else ()), "reject"))
+    changes = {"changes": _changes(gate)} if decision == "edit" else {}
     opened.api.by = signature(str(typer.prompt("Signed by", default=opened.api.by)))
     note = typer.prompt("Note", default="", show_default=False)
-    _say(opened, f"/v1/approvals/{gate['id']}", {"decision": decision, "note": note, "digest": gate["digest"] or ""})
+    body = {"decision": decision, "note": note, "digest": gate["digest"] or "", **changes}
+    _say(opened, f"/v1/approvals/{gate['id']}", body)
+
+
+def _changes(gate: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for each argument that may be changed. What is left as it is changes nothing."""
+    made, arguments = dict[str, Any](), gate["arguments"] or dict[str, Any]()
+    for name in gate["edit"]["properties"]:
+        now = arguments.get(name)
+        shown = now if isinstance(now, str) else json.dumps(now, ensure_ascii=False)
+        given = str(typer.prompt(show.escaped(name), default=shown))
+        if given != shown:
+            made[name] = given if isinstance(now, str) and given != "null" else json_or_text(given)
+    return made
 
 
 def _ask_paused(opened: Session, run: str, step: Mapping[str, Any]) -> None:

@@ -22,6 +22,28 @@ def read_input(text: str, fields: list[str]) -> dict[str, Any]:
     return made
 
 
+def read_changes(text: str, fields: list[str]) -> dict[str, Any]:
+    """Return the changes that --changes and --set give together. Raises BadParameter."""
+    data = read_value(text, "--changes")
+    made = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+    for one in fields:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{one!r}: give KEY=VALUE", param_hint="--set")
+        made[name] = json_or_text(value)
+    if not made:
+        raise typer.BadParameter("nothing is changed: give --set KEY=VALUE, or a JSON object", param_hint="--changes")
+    return made
+
+
+def json_or_text(text: str) -> Any:
+    """Return the JSON value that a text is, or the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def read_value(text: str, hint: str) -> Any:
     """Return JSON that is given itself or as @FILE. Raises BadParameter."""
     return _json(_content(text, hint) if text.startswith("@") else text, hint)

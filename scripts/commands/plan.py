@@ -206,7 +206,7 @@ def _apart(path: str, plan: "StepPlan") -> dict[str, Any]:
 
 def _gate(path: str, spec: Any, timeout: float) -> dict[str, Any]:
     kept = {name: spec.get(name) for name in ("approves", "approvers", "on_expiry")}
-    return {"path": path, **kept, "timeout": timeout}
+    return {"path": path, **kept, "quorum": spec.get("quorum", 1), "timeout": timeout}
 
 
 def _usd(nano: int) -> str:
@@ -271,9 +271,9 @@ def _not_bounded(paths: list[str]) -> str:
 
 def _gate_words(gate: dict[str, Any]) -> str:
     approves = f" approves {gate['approves']}" if gate["approves"] else ""
-    return (
-        f"{gate['path']}{approves} ({', '.join(gate['approvers'])}, {_time(gate['timeout'])}, then {gate['on_expiry']})"
-    )
+    people = f"{gate['quorum']} of " if gate["quorum"] > 1 else ""
+    whom = f"{people}{', '.join(gate['approvers'])}"
+    return f"{gate['path']}{approves} ({whom}, {_time(gate['timeout'])}, then {gate['on_expiry']})"
 
 
 def _agent_words(agent: dict[str, Any]) -> str:

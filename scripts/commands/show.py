@@ -129,6 +129,16 @@ def _compact(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def count(found: View) -> str:
+    """Return how many of the needed approvals a request has."""
+    return f"{len(found['approved_by'])} of {found['quorum']}"
+
+
+def _voters(found: View) -> str:
+    voters = [escaped(vote["by"]) for vote in found["approved_by"]]
+    return f": {', '.join(voters)}" if voters else ""
+
+
 def approval(found: View) -> None:
     """Print a request for a decision: exactly what it would let run."""
     rows = {
@@ -141,6 +151,12 @@ def approval(found: View) -> None:
     if found["approves"]:
         rows["lets run"] = f"{escaped(found['approves'])}: {escaped(found['tool'])} ({found['risk']})"
         rows["digest"] = str(found["digest"])
+    if found["quorum"] > 1:
+        rows["has"] = f"{count(found)} approvals" + _voters(found)
+    if found["status"] == "open" and found["edit"]:
+        rows["may change"] = escaped(", ".join(found["edit"]["properties"]))
+    if found["edited"]:
+        rows["changed"] = escaped(json.dumps(found["changes"], ensure_ascii=False))
     if found["by"]:
         rows["decided"] = f"{found['decided_at']} by {escaped(found['by'])}" + (
             f": {escaped(found['note'])}" if found["note"] else ""

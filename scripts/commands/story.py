@@ -198,7 +198,18 @@ def _unmailed(path: str, event: Event, _took: float | None) -> str:
 def _decided(path: str, event: Event, _took: float | None) -> str:
     data = event["data"]
     note = f": {plain(data['note'])}" if data.get("note") else ""
-    return f"{_head('[cyan]◆[/]', path)} {state(data['decision'])} by {plain(data.get('by'))}{note}"
+    return f"{_head('[cyan]◆[/]', path)} {state(data['decision'])} by {plain(data.get('by'))}{_changed(data)}{note}"
+
+
+def _voted(path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    note = f": {plain(data['note'])}" if data.get("note") else ""
+    count = f"{len(data['approved_by'])} of {data['quorum']}"
+    return f"{_head('[cyan]◆[/]', path)} approved by {plain(data['by'])}{_changed(data)}, {count}{note}"
+
+
+def _changed(data: Mapping[str, Any]) -> str:
+    return f" with changes of {plain(', '.join(data['changes']))}" if data.get("changes") else ""
 
 
 def _map(path: str, event: Event, _took: float | None) -> str:
@@ -280,6 +291,7 @@ _TOLD: dict[str, Teller] = {
     "gate_mailed": _mailed,
     "gate_mail_failed": _unmailed,
     "gate_decided": _decided,
+    **dict.fromkeys(("gate_voted", "gate_edited"), _voted),
     "budget_refused": _refused,
     "budget_would_refuse": _would_refuse,
     "map_entered": _map,

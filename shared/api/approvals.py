@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.api import inputs
 from shared.api.listing import pending
@@ -14,11 +14,13 @@ from shared.ports import Key
 from shared.runtime import views
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.api.host import ApiHost, Call
     from shared.api.web import Response
     from shared.runtime.gates import Decision
 
-DECISIONS: dict[str, Decision] = {"approve": "approved", "reject": "rejected"}
+DECISIONS: dict[str, Decision] = {"approve": "approved", "edit": "approved", "reject": "rejected"}
 _MOST = 100
 
 
@@ -38,11 +40,12 @@ def show(host: ApiHost, call: Call) -> Response:
 
 
 def decide(host: ApiHost, call: Call) -> Response:
-    """Approve or reject exactly what ``digest`` names. Repeating one's own decision is harmless."""
+    """Approve, with changes or without, or reject exactly what ``digest`` names. Repeating one's own is harmless."""
     from shared.runtime.gates import Word, decide_gate  # noqa: PLC0415 - most calls only read
 
-    body = inputs.json_object(call.request, ("decision", "note", "digest"))
-    decision = DECISIONS[inputs.choice_field(body, "decision", tuple(DECISIONS))]
+    body = inputs.json_object(call.request, ("decision", "note", "digest", "changes"))
+    decision = inputs.choice_field(body, "decision", tuple(DECISIONS))
+    changes = _changes(body, decision)
     note = inputs.text_field(body, "note", limit=inputs.NOTE_LIMIT, default="")
     if "digest" not in body:
         raise InvalidRequest("Field digest is needed: the digest of what you were shown, empty where it has none.")
@@ -50,9 +53,18 @@ def decide(host: ApiHost, call: Call) -> Response:
     run, gate = _find(host, call)
     if not call.principal.may_decide(gate.roles):
         raise Forbidden(f"This decision is asked of {', '.join(gate.roles)}; this token may not decide for them.")
-    word = Word(decision=decision, by=call.by, note=note, digest=digest, request=gate.id)
+    word = Word(DECISIONS[decision], call.by, note, digest, gate.id, changes)
     decided = decide_gate(host, call.journal(host, run.id), gate.path, word)
     return json_response(200, views.approval_view(decided, run, Sparing(host.blobs)))
+
+
+def _changes(body: Mapping[str, Any], decision: str) -> Mapping[str, Any] | None:
+    """Return what an edit changes. Raises InvalidRequest when it says nothing of that, or another decision does."""
+    if decision != "edit":
+        if "changes" in body:
+            raise InvalidRequest("Field changes goes with the decision `edit` only.", code="invalid_field")
+        return None
+    return inputs.object_field(body, "changes")
 
 
 def _find(host: ApiHost, call: Call) -> tuple[Run, Gate]:

@@ -86,6 +86,14 @@ def choice_field(data: Mapping[str, Any], name: str, options: Collection[str]) -
     return value
 
 
+def object_field(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a field that holds an object, which is not empty. Raises InvalidRequest."""
+    value = data.get(name)
+    if not isinstance(value, dict) or not value:
+        raise InvalidRequest(f"Field {name} must be an object that says something.", code="invalid_field")
+    return cast("dict[str, Any]", value)
+
+
 def whole_field(data: Mapping[str, Any], name: str, *, low: int, default: int | None = None) -> int | None:
     """Return a whole number from ``low`` to 10^15. Raises InvalidRequest."""
     value = data.get(name, default)

@@ -91,7 +91,9 @@ OPERATIONS: dict[str, About] = {
         "What waits for a decision, newest first", {200: "Approvals"}, query={"limit": _whole(1, 100, 50)}
     ),
     "getApproval": About("One request for a decision", {200: "Approval"}),
-    "decideApproval": About("Approve or reject exactly what `digest` names", {200: "Approval"}, body="Decide"),
+    "decideApproval": About(
+        "Approve, approve with changes, or reject exactly what `digest` names", {200: "Approval"}, body="Decide"
+    ),
 }
 
 

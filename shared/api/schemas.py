@@ -134,6 +134,11 @@ _APPROVAL = {
     "digest": {"type": "string", "description": "Send it back with the decision."},
     "show": _ANY,
     "roles": _list(_TEXT),
+    "quorum": {"type": "integer", "minimum": 1, "description": "How many different people must approve the digest."},
+    "approved_by": _list(_object({"by": _TEXT, "at": _TIME, "note": _TEXT})),
+    "edit": _or_null({"type": "object", "description": "JSON Schema of the changes that may be made."}),
+    "edited": {"type": ["string", "null"], "description": "The digest of what was asked before the last changes."},
+    "changes": _or_null({"type": "object", "description": "The last changes (RFC 7396), which `arguments` hold."}),
     "opened_at": _or_null(_TIME),
     "expires_at": _or_null(_TIME),
     "decided_at": _or_null(_TIME),
@@ -219,7 +224,7 @@ SCHEMAS: dict[str, Schema] = {
     "Steps": _object({"steps": _list(_ref("Step"))}),
     "Event": _object(_EVENT),
     "Events": _object({"events": _list(_ref("Event")), "next": _WHOLE, "state": _STATE}),
-    "Approval": _object(_APPROVAL, {"arguments_omitted": _OMITTED, "show_omitted": _OMITTED}),
+    "Approval": _object(_APPROVAL, {f"{name}_omitted": _OMITTED for name in ("arguments", "show", "edit", "changes")}),
     "Approvals": _object({"approvals": _list(_ref("Approval"))}),
     "Workflow": _object(_WORKFLOW),
     "Estimates": _object({"workflow": _TEXT, "version": _WHOLE, "estimates": _list(_object(_ESTIMATE))}),
@@ -252,7 +257,10 @@ SCHEMAS: dict[str, Schema] = {
     "Swept": _object({"looked": _WHOLE, "findings": _list(_ref("Finding")), "next": _or_null(_TEXT)}),
     "Finding": _object({"tenant": _TEXT, "run": _TEXT, "what": {"enum": list(get_args(What))}, **_TOLD}),
     "Decide": _object(
-        {"decision": {"enum": ["approve", "reject"]}, "digest": _TEXT},
-        {"note": {"type": "string", "maxLength": 2000}},
+        {"decision": {"enum": ["approve", "edit", "reject"]}, "digest": _TEXT},
+        {
+            "note": {"type": "string", "maxLength": 2000},
+            "changes": {"type": "object", "description": "With `edit`: a JSON Merge Patch of the arguments."},
+        },
     ),
 }

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from shared.api.problems import UnsupportedMediaType
+from shared.approvals.changes import PREFIX
 from shared.errors import Forbidden, InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.api.web import Request
     from shared.settings import Person
 
-MAX_FORM = 32 * 1024
+MAX_FORM = 256 * 1024
 """Largest form in bytes."""
 NOTE_LIMIT = 2000
+_MOST_FIELDS = 200
 _OWN_SITES = frozenset({"same-origin", "none"})
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What was sent: the decision, the signature, the note, and the digest of what was shown."""
+    """What was sent: the decision, the signature, the note, the digest of what was shown, the arguments as typed."""
 
     decision: str = ""
     signature: str = ""
     note: str = ""
     digest: str | None = None
+    typed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def parse(request: Request) -> Form:
@@ -36,12 +41,15 @@ def parse(request: Request) -> Form:
     if kind != "application/x-www-form-urlencoded":
         raise UnsupportedMediaType("Please use the form on this page.")
     try:
-        fields = parse_qs(request.body.decode(), keep_blank_values=True, max_num_fields=20, errors="strict")
+        fields = parse_qs(request.body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError as error:
         raise InvalidRequest("The form could not be read. Please go back and try again.") from error
     first = {name: values[0] for name, values in fields.items()}
-    note = first.get("note", "").replace("\r\n", "\n")
-    return Form(first.get("decision", ""), first.get("signature", ""), note, first.get("digest"))
+    # Browsers send every line's end as two characters.
+    first = {name: text.replace("\r\n", "\n") for name, text in first.items()}
+    typed = {name.removeprefix(PREFIX): text for name, text in first.items() if name.startswith(PREFIX)}
+    note, digest = first.get("note", ""), first.get("digest")
+    return Form(first.get("decision", ""), first.get("signature", ""), note, digest, typed)
 
 
 def check_origin(request: Request) -> None:

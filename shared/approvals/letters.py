@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.approvals.links import Link, sign
-from shared.approvals.show import RISKS, exact, groups, moment, one_line, templates
+from shared.approvals.show import RISKS, counted, exact, groups, moment, one_line, templates
 from shared.errors import PermanentFailure
 from shared.ports import Message
 
@@ -62,6 +62,10 @@ class LetterWriter:
             "risk": RISKS.get(gate.risk or "", ""),
             "arguments": _arguments(gate),
             "digest": gate.digest,
+            "quorum": gate.quorum,
+            "count": counted(gate),
+            "changed": bool(gate.changes),
+            "may_edit": gate.edit is not None,
             "shown": [{**group, "rows": _cut(group["rows"])} for group in groups(shown)],
             "deadline": moment(gate.expires),
             "link": self.link(gate, run, person),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from shared import values
 from shared.api.problems import WrongMethod
 from shared.api.web import head_of, parse_event
 from shared.approvals import forms, links
+from shared.approvals.changes import PREFIX, read
 from shared.approvals.render import decision_page, notice_page
 from shared.approvals.show import person_of
-from shared.errors import Conflict, Forbidden, NotFound, RequestRefused, TransientFailure
+from shared.errors import Conflict, Forbidden, NotFound, RequestRefused, TransientFailure, UnfitChanges
+from shared.runtime.votes import voted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from shared.settings import Person
 
 LOG = logging.getLogger("signalbox")
-_DECISIONS: dict[str, Decision] = {"approve": "approved", "reject": "rejected"}
+_DECISIONS: dict[str, Decision] = {"approve": "approved", "edit": "approved", "reject": "rejected"}
 _OVER = 410
 
 
@@ -128,26 +131,51 @@ def _status(visit: Visit) -> int:
 
 def _decide(visit: Visit, form: Form) -> Response:
     """Record the decision of a signed form, or show the page again with what is missing."""
+    changes, faults = _changes(visit, form)
+    if _repeats(visit, form, changes):
+        return _record(visit, replace(form, decision="approve", digest=visit.gate.digest), {})
     if visit.gate.status != "open" or visit.over:
         return _late(visit, form)
-    faults = _faults(visit, form)
+    faults = _faults(visit, form, changes) | {f"{PREFIX}{name}": told for name, told in faults.items()}
     if faults:
         return decision_page(visit, 422, form=form, faults=faults)
-    return _record(visit, form)
+    return _record(visit, form, changes)
+
+
+def _changes(visit: Visit, form: Form) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what was changed on the page, as it stands now, and what of it cannot be read, by argument."""
+    if visit.gate.edit is None or form.decision == "reject":
+        return {}, {}
+    blobs = visit.host.blobs
+    return read(values.load(visit.gate.edit, blobs), values.load(visit.gate.arguments, blobs), form.typed)
+
+
+def _repeats(visit: Visit, form: Form, changes: Mapping[str, Any]) -> bool:
+    """Tell whether the form was sent before: what it changes stands so already, approved by the same person."""
+    gate = visit.gate
+    again = form.decision == "edit" and form.digest == gate.edited and not changes and bool(form.typed)
+    return again and gate.status in {"open", "approved"} and voted(gate, visit.person.email)
 
 
 def _late(visit: Visit, form: Form) -> Response:
     """Answer a form that comes after the decision: repeating one's own is no conflict, and sends the answer again."""
-    if visit.gate.status == _DECISIONS.get(form.decision) and visit.gate.by == visit.person.email:
-        return _record(visit, form)
+    if visit.gate.status == _DECISIONS.get(form.decision) and form.decision != "edit":
+        theirs = visit.gate.by == visit.person.email or voted(visit.gate, visit.person.email)
+        if theirs:
+            return _record(visit, form, {})
     return decision_page(visit, max(_status(visit), 409))
 
 
-def _faults(visit: Visit, form: Form) -> dict[str, str]:
+def _faults(visit: Visit, form: Form, changes: Mapping[str, Any]) -> dict[str, str]:
     """Return what keeps the form from being a decision, by field."""
     faults: dict[str, str] = {}
-    if form.decision not in _DECISIONS:
+    if form.decision not in _DECISIONS or (form.decision == "edit" and visit.gate.edit is None):
         faults["decision"] = "Choose Approve or Reject."
+    elif form.digest == visit.gate.digest and form.decision == "edit" and not changes:
+        faults["decision"] = "Nothing was changed. Change something, or choose Approve."
+    elif form.digest == visit.gate.digest and form.decision == "approve" and changes:
+        names = ", ".join(changes)
+        faults["decision"] = f"You have changed {names}. Choose Approve with changes, or put back what was there."
     if not forms.is_signed(form, visit.person):
         given = "That is not" if form.signature.strip() else "Type"
         faults["signature"] = f"{given} your name or your initials as they are on record for {visit.person.email}."
@@ -156,13 +184,17 @@ def _faults(visit: Visit, form: Form) -> dict[str, str]:
     return faults
 
 
-def _record(visit: Visit, form: Form) -> Response:
+def _record(visit: Visit, form: Form, changes: Mapping[str, Any]) -> Response:
     from shared.runtime.gates import Word, decide_gate  # noqa: PLC0415 - looking at the page does not need it
 
     # Without the digest of what was shown nothing is bound: a missing field must not pass for agreement.
-    word = Word(_DECISIONS[form.decision], visit.person.email, form.note.strip(), form.digest or "", visit.gate.id)
+    edit = changes if form.decision == "edit" else None
+    decision, email = _DECISIONS[form.decision], visit.person.email
+    word = Word(decision, email, form.note.strip(), form.digest or "", visit.gate.id, edit)
     try:
         decide_gate(visit.host, visit.journal, visit.gate.path, word)
+    except UnfitChanges as unfit:
+        return decision_page(visit, 422, form=form, faults={f"{PREFIX}{unfit.field}": unfit.told})
     except Conflict as conflict:
         faults = {"digest": conflict.detail} if conflict.problem == "digest_mismatch" else {}
         again = _again(visit)

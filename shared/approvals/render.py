@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
 from shared.api.problems import WrongMethod
 from shared.api.web import Response
+from shared.approvals.changes import fields
 from shared.approvals.show import (
     RISKS,
     asked,
+    counted,
     exact,
     groups,
     moment,
@@ -26,6 +29,7 @@ from shared.approvals.show import (
 )
 from shared.budget.rules import NANO
 from shared.runtime import views
+from shared.runtime.votes import EXPIRY, voted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,9 +88,36 @@ def _facts(visit: Visit, form: Form | None, faults: Mapping[str, str]) -> dict[s
         "shown": _shown(visit),
         "budget": _budget(visit),
         "digest": gate.digest,
+        **_approvals(visit),
+        "fields": _fields(visit, form),
+        "changed": rows(values.load(gate.changes, visit.host.blobs)),
         "form": {"signature": form.signature[:200] if form else "", "note": form.note if form else ""},
         "faults": dict(faults),
     }
+
+
+def _approvals(visit: Visit) -> dict[str, Any]:
+    """Return how many must approve, and who has."""
+    gate = visit.gate
+    votes = [
+        {"by": _name(visit, vote["by"]), "at": moment(vote["at"]), "note": visible(vote["note"])} for vote in gate.votes
+    ]
+    return {"quorum": gate.quorum, "count": counted(gate), "votes": votes, "voted": voted(gate, visit.person.email)}
+
+
+def _fields(visit: Visit, form: Form | None) -> list[dict[str, Any]]:
+    """Return the fields in which arguments may be changed; what was typed only where it was about these arguments."""
+    gate, blobs = visit.gate, visit.host.blobs
+    if gate.edit is None or gate.status != "open":
+        return []
+    typed = form.typed if form and form.digest == gate.digest else dict[str, str]()
+    known = fields(values.load(gate.edit, blobs), values.load(gate.arguments, blobs))
+    return [{**asdict(one), "typed": typed.get(one.name, one.shown)} for one in known]
+
+
+def _name(visit: Visit, email: str) -> str:
+    person = person_of(email, visit.host.approvers)
+    return person.name if person else one_line(email)
 
 
 def _state(visit: Visit) -> str:
@@ -100,9 +131,8 @@ def _decision(visit: Visit) -> dict[str, Any] | None:
     gate = visit.gate
     if not gate.decided or not gate.by:
         return None
-    person = person_of(gate.by, visit.host.approvers)
-    name = "the workflow's rule for an expired request" if gate.by == "expiry" else one_line(gate.by)
-    return {"by": person.name if person else name, "at": moment(gate.decided), "note": visible(gate.note)}
+    name = "the workflow's rule for an expired request" if gate.by == EXPIRY else _name(visit, gate.by)
+    return {"by": name, "at": moment(gate.decided), "note": visible(gate.note)}
 
 
 def _action(visit: Visit) -> dict[str, Any] | None:
@@ -130,12 +160,12 @@ def _budget(visit: Visit) -> list[dict[str, Any]]:
     usd_share = _share(used.usd, run.limit_usd)
     return [
         {"name": "Cost", "used": money(_cents(used.usd)), "limit": _usd_limit(run.limit_usd), "share": usd_share},
-        _counted("Tokens", used.tokens, run.limit_tokens),
-        _counted("Steps", used.steps, run.limit_steps),
+        _used("Tokens", used.tokens, run.limit_tokens),
+        _used("Steps", used.steps, run.limit_steps),
     ]
 
 
-def _counted(name: str, used: int, limit: int | None) -> dict[str, Any]:
+def _used(name: str, used: int, limit: int | None) -> dict[str, Any]:
     return {
         "name": name,
         "used": f"{used:,}",

@@ -90,6 +90,11 @@ def money(text: str | None) -> str:
     return "unlimited" if text is None else f"USD {text}"
 
 
+def counted(gate: Gate) -> str:
+    """Return how many of the needed approvals a gate has."""
+    return f"{len(gate.votes)} of {gate.quorum} approvals"
+
+
 def person_of(email: str, people: Mapping[str, Iterable[Person]]) -> Person | None:
     """Return the person with this address."""
     return next((person for group in people.values() for person in group if person.email == email), None)

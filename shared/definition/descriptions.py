@@ -98,6 +98,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "approvers": "Roles that may decide.",
         "subject": "What is to be decided, in one line.",
         "show": "Values that approvers see.",
+        "edit": "JSON Schema of the arguments of the approved step that a person may change while approving it.",
+        "quorum": "How many different people must approve exactly the same. One who rejects rejects it.",
         "timeout": "How long the gate stays open.",
         "on_expiry": "What happens when nobody decides in time.",
         "not_initiator": "true: whoever started the run cannot decide.",

@@ -221,13 +221,18 @@ Channels = Annotated[
 
 
 class Gate(Step):
-    """A decision by a person. ``timeout`` is how long the gate stays open, in seconds (24 hours)."""
+    """A decision by a person. ``timeout`` is how long the gate stays open, in seconds (24 hours).
+
+    ``edit`` is the JSON Schema of changes to the arguments of the step that it ``approves``.
+    """
 
     type: Literal["human_gate"]
     approves: str | None = None
     approvers: Names
     subject: NonEmpty
     show: Any = None
+    edit: Schema | None = None
+    quorum: Count = 1
     timeout: Seconds = 86_400.0
     on_expiry: Literal["reject", "approve", "fail", "pause"] = "reject"
     not_initiator: StrictBool = False

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 PAUSED = "Run Paused"
 """Detail-type: a step of a run waits until a person says how it goes on."""
 ASKED = "Approval Requested"
-"""Detail-type: a gate is open. ``again`` says that its step was called before, and that call did not happen."""
+"""Detail-type: a gate is open. ``again`` says that it was before: its step's call did not happen, or a person has
+changed what is to be approved."""
 _TOLD = ("reason", "level", "dimension")
 
 
@@ -32,9 +33,10 @@ def announcement(item: Item) -> Announcement | None:
     if item["type"] in PAUSING:
         told = {"reason": "unknown_outcome", **{name: data[name] for name in _TOLD if name in data}}
         return Announcement(PAUSED, f"run/{tenant}/{run}", {**where, **told})
-    return Announcement(ASKED, f"run/{tenant}/{run}", {**where, "roles": data["roles"], "again": "dispatch" in data})
+    again = item["type"] == "gate_edited" or "dispatch" in data
+    return Announcement(ASKED, f"run/{tenant}/{run}", {**where, "roles": data["roles"], "again": again})
 
 
 PAUSING = ("step_paused", "step_unknown")
 """Events after which a person has to say how a step goes on."""
-ANNOUNCED = (*PAUSING, "gate_opened")
+ANNOUNCED = (*PAUSING, "gate_opened", "gate_edited")

@@ -12,7 +12,7 @@ from shared.runtime.steps import run_step
 
 if TYPE_CHECKING:
     from shared.manifest import StepPlan
-    from shared.runtime.gates import GateHost
+    from shared.runtime.announcing import GateHost
     from shared.runtime.host import StepHost
     from shared.runtime.task import Task
 

@@ -233,9 +233,14 @@ class Step(Record):
 
 @frozen_record
 class Gate(Record):
-    """One request for a person's decision, bound by ``digest`` to what will run, and to one ``dispatch`` of it."""
+    """One request for a person's decision, bound by ``digest`` to what will run, and to one ``dispatch`` of it.
 
-    NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value}
+    ``edit`` is the schema of changes that people may make. The last ``changes`` were made to the arguments whose digest
+    is ``edited``; ``arguments`` and ``digest`` are of what they came to. ``votes`` are the approvals of these
+    arguments so far, as ``{by, at, note}``; ``quorum`` of them approve the gate.
+    """
+
+    NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value, "edit": Value, "changes": Value}
 
     id: str
     path: str
@@ -260,6 +265,11 @@ class Gate(Record):
     decided: int | None = None
     by: str | None = None
     note: str = ""
+    edit: Value | None = None
+    edited: str = ""
+    changes: Value | None = None
+    quorum: int = 1
+    votes: tuple[dict[str, Any], ...] = ()
     tenant_pending: str | None = None
 
     @property

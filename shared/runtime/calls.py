@@ -178,6 +178,8 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     if arguments is None and "with" not in plan.spec:
         arguments = proposed(path, tool, seen, host.blobs)
     if arguments is None:
+        arguments = _edited(host, plan, task, seen)
+    if arguments is None:
         names = host.names(task, seen, plan, **_undone_call(host, path, seen))
         arguments = secrets.rendered(plan.spec["with"] or {}, names.render, host.secrets, task.tenant)
     stored = _stored(host, task, arguments)
@@ -187,6 +189,12 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     ask = Ask(task, plan, path, hold, stored, now, call=entry)
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
     return Prepared(ask, lambda opened: _invoke(host, task, plan, opened, arguments, call))
+
+
+def _edited(host: StepHost, plan: StepPlan, task: Task, seen: Snapshot) -> Any:
+    """Return the arguments that a person has changed while approving them; None = they are as the definition says."""
+    gate = seen.gate(f"{task.scope}{plan.approved_by}") if plan.approved_by else None
+    return values.load(gate.arguments, host.blobs) if gate and gate.status == "approved" and gate.changes else None
 
 
 def _undone_call(host: StepHost, path: str, seen: Snapshot) -> dict[str, Any]:

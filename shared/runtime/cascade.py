@@ -32,6 +32,7 @@ from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
 from shared.runtime.unwinding import close_scope, stop_parts
 from shared.runtime.visits import TIMEOUTS, Case, Visit
+from shared.runtime.votes import EXPIRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,16 +257,16 @@ def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
         return _remember(replace(case, step=again), visit, act("retry", min(wait, gate.expires - visit.now)))
     rule = visit.plan.spec["on_expiry"]
     status = "approved" if rule == "approve" else "expired"
-    closed = replace(gate, status=status, decided=visit.now, by="expiry", tenant_pending=None)
+    closed = replace(gate, status=status, decided=visit.now, by=EXPIRY, tenant_pending=None)
     case = replace(case, head=replace(case.head, waiting=case.head.waiting - 1))
-    case = case.noted(Note("gate_decided", gate.path, None, {"decision": status, "by": "expiry"}))
+    case = case.noted(Note("gate_decided", gate.path, None, {"decision": status, "by": EXPIRY}))
     change = _after_expiry(case, visit, rule, closed)
     return replace(change, records=(*change.records, closed))
 
 
 def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Action]:
     if rule == "approve":
-        outcome = protocol.Outcome(output=protocol.decision_value(gate), by="expiry")
+        outcome = protocol.Outcome(output=protocol.decision_value(gate), by=EXPIRY)
         seq = case.head.seq + len(case.notes) + 1
         step = protocol.finished(case.step, outcome, visit.now, seq)
         return _remember(replace(case, step=step).noted(Note("step_completed", step.path)), visit, act("retry"))

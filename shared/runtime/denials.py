@@ -82,6 +82,7 @@ def _ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record,
         opened=now,
         expires=now + YEAR * 1000,
         mailed=(),
+        votes=(),
         decided=None,
         by=None,
         note="",
@@ -99,10 +100,19 @@ def asks_again(seen: Snapshot, gate: Gate) -> Step | None:
     return step if step and step.status == "waiting" and step.reason == NEEDS_APPROVAL else None
 
 
-def decided_again(head: Head, step: Step, gate: Gate) -> tuple[tuple[Record, ...], tuple[Note, ...]]:
+def decided_again(run: Run, head: Head, step: Step, gate: Gate) -> tuple[tuple[Record, ...], tuple[Note, ...]]:
     """Return the records and events by which a step goes on, or fails, when its gate was decided once more."""
     if gate.status == "approved":
-        return (head, replace(step, status="retrying", reason=None)), ()
+        return (head, replace(_as_approved(run, step, gate), status="retrying", reason=None)), ()
     failure = Failure("rejected", f"Its new approval was {gate.status} by {gate.by}.")
     note = Note("step_failed", step.path, step.attempt, {"error": {"class": "rejected", "message": failure.message}})
     return (head, replace(step, status="failed", failure=failure, reason=None)), (note,)
+
+
+def _as_approved(run: Run, step: Step, gate: Gate) -> Step:
+    """Return the step with the arguments that were approved: this dispatch was not made yet, so they may be others."""
+    call = step.call
+    if call is None or call.digest == gate.digest:
+        return step
+    key = call_key(run, step.path, call.tool, gate.digest, call.dispatch)
+    return replace(step, arguments=gate.arguments, call=replace(call, digest=gate.digest, key=key))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from shared import values
-from shared.errors import Conflict, Forbidden, NotFound, PermanentFailure, StepFailure, StepTimeout, TransientFailure
+from shared.errors import Conflict, Forbidden, NotFound, StepFailure, TransientFailure
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.redaction import redacted_text
 from shared.runtime import protocol
+from shared.runtime.announcing import announce, give_time, recipients
 from shared.runtime.denials import asks_again, decided_again, request_id
-from shared.runtime.host import NO_SECRETS, Host, plan_of
+from shared.runtime.edits import edit
+from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.parking import answered, send_word
@@ -20,36 +22,18 @@ from shared.runtime.secrets import rendered
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 from shared.runtime.task import run_task
+from shared.runtime.votes import edited, is_same_edit, same_person, voted, with_vote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from shared.ledger.records import Run
     from shared.manifest import Manifest, StepPlan
-    from shared.ports import Mail, Message, Secrets
+    from shared.runtime.announcing import GateHost
+    from shared.runtime.edits import Edit
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
-    from shared.settings import Person
 
 Decision = Literal["approved", "rejected"]
-
-
-class Letters(Protocol):
-    """Writes the mail that asks one person for a decision."""
-
-    def __call__(self, gate: Gate, run: Run, person: Person, shown: Mapping[str, Any]) -> Message:
-        """Return the mail, with the person's own signed link."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class GateHost(Host):
-    """The ports of the function that opens gates. ``approvers`` maps a role to its people."""
-
-    mail: Mail
-    letters: Letters
-    approvers: Mapping[str, tuple[Person, ...]]
-    secrets: Secrets = NO_SECRETS
 
 
 def run_gate(host: GateHost, task: Task) -> None:
@@ -72,8 +56,8 @@ def run_gate(host: GateHost, task: Task) -> None:
         # Decided between two deliveries: the gate holds the token of the one before, and this one is waiting.
         answer(host, replace(gate, token=task.token))
     else:
-        _announce(host, journal, gate)
-        _give_time(host, journal, gate, plan)
+        announce(host, journal, gate)
+        give_time(host, journal, gate, plan)
 
 
 def _approved_keys(host: GateHost, manifest: Manifest, plan: StepPlan, task: Task) -> frozenset[str]:
@@ -121,8 +105,10 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         subject=str(scope.render(plan.spec.get("subject") or f"Decide {plan.id} of {run.workflow}"))[:200],
         show=values.store(scope.render(plan.spec.get("show") or {}), host.blobs, task.tenant),
         roles=tuple(plan.spec["approvers"]),
-        recipients=_recipients(host, plan, excluded),
+        recipients=recipients(host, plan, excluded),
         excluded=excluded,
+        edit=values.store(plan.spec["edit"], host.blobs, task.tenant) if plan.spec.get("edit") else None,
+        quorum=plan.spec.get("quorum", 1),
         opened=now,
         expires=now + int(plan.timeout * 1000),
     )
@@ -130,15 +116,6 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
 
 def _arguments(host: GateHost, task: Task, approved: StepPlan, scope: Scope) -> Any:
     return rendered(dict(approved.spec.get("with") or {}), scope.render, host.secrets, task.tenant)
-
-
-def _recipients(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[str, ...]:
-    people = {person.email for role in plan.spec["approvers"] for person in host.approvers.get(role, ())}
-    people.discard(excluded or "")
-    if not people:
-        roles = ", ".join(plan.spec["approvers"])
-        raise PermanentFailure(f"Nobody may decide gate {plan.id}: {roles} has no people. Add them to the approvers.")
-    return tuple(sorted(people))
 
 
 def decide_open(seen: Snapshot, fresh: Gate, plan: StepPlan, task: Task, now: int) -> Change[Gate]:
@@ -161,6 +138,7 @@ def decide_open(seen: Snapshot, fresh: Gate, plan: StepPlan, task: Task, now: in
         opened=now,
         expires=now + int(plan.timeout * 1000),
         mailed=(),
+        votes=(),
         decided=None,
         by=None,
         tenant_pending=f"TENANT#{task.tenant}",
@@ -179,81 +157,12 @@ def _answer_skipped(host: GateHost, task: Task, journal: Journal) -> None:
     host.engine.succeed(task.token, result(step))
 
 
-def _announce(host: GateHost, journal: Journal, gate: Gate) -> None:
-    """Mail everybody who was not mailed yet, each recorded, so that a repeated delivery mails nobody twice.
-
-    Raises StepTimeout when the gate has expired, TransientFailure when nobody could be reached.
-    """
-    if host.clock.now() >= gate.expires:
-        raise StepTimeout(f"Gate {gate.path} expired before it was decided.")
-    seen = journal.read(["RUN", gate.sk])
-    people = {person.email: person for group in host.approvers.values() for person in group}
-    failures: list[str] = []
-    for address in gate.recipients:
-        if address not in gate.mailed and address in people:
-            failures += _mail(host, journal, seen, gate, people[address])
-    if failures and len(failures) == len(gate.recipients):
-        raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
-
-
-def ask_again(host: GateHost, told: Mapping[str, Any]) -> None:
-    """Write to the approvers of a gate that was opened once more, which no machine delivers.
-
-    ``told`` is what was announced of it: tenant, run and path. Repeated, it mails nobody twice; a gate that is not open
-    any more is left alone. Raises TransientFailure when nobody could be reached.
-    """
-    journal = Journal(host.store, host.clock, str(told["tenant"]), str(told["run"]))
-    seen = journal.read([f"GATE#{told['path']}"])
-    gate = seen.gate(str(told["path"]))
-    if gate and gate.status == "open" and not gate.token and not (seen.head.unwinding or seen.head.ended):
-        _announce(host, journal, gate)
-
-
-LONGEST_DELIVERY = 60_000
-"""Milliseconds that one delivery of a gate can last."""
-
-
-def _give_time(host: GateHost, journal: Journal, gate: Gate, plan: StepPlan) -> None:
-    """Let the time to decide run from now, when people could only be told long after the gate had opened.
-
-    The engine's own time-out of the token began with this delivery, and nothing else ends the gate.
-    """
-    ends = host.clock.now() + int(plan.timeout * 1000)
-
-    def decide(seen: Snapshot) -> Change[None]:
-        known = seen.gate(gate.path)
-        if known is None or known.status != "open" or known.expires >= ends - LONGEST_DELIVERY:
-            return Change(None)
-        return Change(None, (replace(known, expires=ends),))
-
-    if gate.expires < ends - LONGEST_DELIVERY:
-        journal.transact(journal.read([gate.sk]), decide)
-
-
-def _mail(host: GateHost, journal: Journal, seen: Snapshot, gate: Gate, person: Person) -> list[str]:
-    note = Note("gate_mailed", gate.path, None, {"to": person.email})
-    failures: list[str] = []
-    try:
-        host.mail.send(host.letters(gate, seen.run, person, values.load(gate.show, host.blobs) or {}))
-    except StepFailure as failure:
-        failures = [str(failure)]
-        note = Note("gate_mail_failed", gate.path, None, {"to": person.email, "error": str(failure)[:300]})
-
-    def decide(again: Snapshot) -> Change[None]:
-        known = again.gate(gate.path)
-        if known is None or again.head.ended or person.email in known.mailed:
-            return Change(None)
-        return Change(None, () if failures else (replace(known, mailed=(*known.mailed, person.email)),), (note,))
-
-    journal.transact(journal.read([gate.sk]), decide)
-    return failures
-
-
 @dataclass(frozen=True, slots=True)
 class Word:
     """A person's decision: what, who (the address that the link or token is for), their note.
 
     ``digest`` is that of the arguments they were shown, ``request`` the id of what they were asked; None = any.
+    ``changes`` (RFC 7396) to the arguments are approved with them; they need the ``digest`` of what they change.
     """
 
     decision: Decision
@@ -261,17 +170,22 @@ class Word:
     note: str = ""
     digest: str | None = None
     request: str | None = None
+    changes: Mapping[str, Any] | None = None
 
 
 def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
     """Record a person's decision by one conditional write and answer the gate; a repeated decision answers again.
 
-    Raises NotFound, Forbidden (the initiator may not), or Conflict: decided otherwise, expired, asked once more since,
-    the run is unwinding, or ``digest`` is not what the gate is bound to.
+    An approval that does not complete the quorum leaves the gate open. Raises NotFound, Forbidden (the initiator may
+    not), UnfitChanges, or Conflict: decided otherwise, expired, asked once more since, the run is unwinding, or
+    ``digest`` is not what the gate is bound to.
     """
     now, word = host.clock.now(), replace(word, note=redacted_text(word.note))
     seen = _read_gate(journal, path)
-    gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now))
+    changed = _edit(host, seen, path, word)
+    gate, after = journal.transact(seen, lambda again: decide_word(again, path, word, now, changed))
+    if gate.status == "open":
+        return gate
     if not gate.token:
         send_word(host, after, f"{scope_of(path)}{gate.approves}")
         return gate
@@ -281,6 +195,14 @@ def decide_gate(host: Host, journal: Journal, path: str, word: Word) -> Gate:
         settle(host, run_task(after.run, after.head.epoch, path), step)
     answer(host, gate)
     return gate
+
+
+def _edit(host: Host, seen: Snapshot, path: str, word: Word) -> Edit | None:
+    """Keep what the changes make of the arguments they are made to; None = these are not the gate's any more."""
+    gate = seen.gate(path)
+    if word.changes is None or gate is None or gate.status != "open" or word.digest != gate.digest:
+        return None
+    return edit(gate, word.changes, host.blobs, seen.run.tenant)
 
 
 def _read_gate(journal: Journal, path: str) -> Snapshot:
@@ -293,29 +215,70 @@ def _read_gate(journal: Journal, path: str) -> Snapshot:
     return journal.read([f"GATE#{path}", f"STEP#{path}", "RUN", f"STEP#{step}", f"PARK#{step}{PAUSE}"])
 
 
-def decide_word(seen: Snapshot, path: str, word: Word, now: int) -> Change[Gate]:
-    """Decide a decision: valid once, only on an open gate, only by who may, only for what the gate is bound to."""
+def decide_word(seen: Snapshot, path: str, word: Word, now: int, changed: Edit | None = None) -> Change[Gate]:
+    """Decide a decision: valid once, only on an open gate, only by who may, only for what the gate is bound to.
+
+    ``changed`` is what the word's changes come to.
+    """
     gate, step = seen.gate(path), seen.step(path)
     if gate is None or step is None:
         raise NotFound(f"The run has no open gate {path}.")
     if word.request not in {None, gate.id}:
         raise Conflict("This is asked once more for another call. Look at the newest request.", code="superseded")
-    if gate.status == word.decision and gate.by == word.by:
+    if _stands(gate, word):
         return Change(gate)
-    _refuse(seen.head, gate, word, now)
-    decided = replace(gate, status=word.decision, decided=now, by=word.by, note=word.note, tenant_pending=None)
+    _refuse(seen.head, gate, word, now, changed)
+    changed = changed if changed and changed.arguments.digest != gate.digest else None
+    gate = edited(gate, changed) if changed else gate
+    if word.decision == "rejected":
+        rejected = replace(gate, status="rejected", decided=now, by=word.by, note=word.note, tenant_pending=None)
+        return _decided(seen, step, rejected, _told(rejected, word, changed), now)
+    if voted(gate, word.by):
+        return Change(gate)
+    approved = with_vote(gate, word.by, word.note, now)
+    data = _told(approved, word, changed)
+    if approved.status == "open":
+        # What was changed, everybody else is written to about once more.
+        told = replace(approved, mailed=(word.by,)) if changed else approved
+        note = Note("gate_edited", path, None, data) if changed else Note("gate_voted", path, None, data)
+        return Change(told, (told,), (note,))
+    return _decided(seen, step, approved, data, now)
+
+
+def _stands(gate: Gate, word: Word) -> bool:
+    """Tell whether this very word counts already: the same person's, about the same arguments."""
+    if gate.status == "rejected" or word.decision == "rejected":
+        return gate.status == word.decision and same_person(gate.by, word.by)
+    if gate.status not in {"open", "approved"} or not (voted(gate, word.by) or same_person(gate.by, word.by)):
+        return False
+    if word.changes is None:
+        return word.digest in {None, gate.digest}
+    return is_same_edit(gate, word.digest, dict(word.changes))
+
+
+def _told(gate: Gate, word: Word, changed: Edit | None) -> dict[str, Any]:
+    """Return what the event of a decision says."""
+    data: dict[str, Any] = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
+    if changed:
+        # As text: items hold no fractions.
+        data |= {"edited": changed.of, "changes": values.canonical(dict(changed.changes)).decode()}
+    if gate.quorum > 1:
+        data |= {"quorum": gate.quorum, "approved_by": [vote["by"] for vote in gate.votes], "roles": list(gate.roles)}
+    return data
+
+
+def _decided(seen: Snapshot, step: Step, gate: Gate, data: Mapping[str, Any], now: int) -> Change[Gate]:
     head = replace(seen.head, waiting=seen.head.waiting - 1)
-    data = {"decision": word.decision, "by": word.by, "digest": gate.digest, "note": word.note}
-    parked = asks_again(seen, decided)
+    parked = asks_again(seen, gate)
     if parked:
-        return _decided_again(seen, decided, head, parked, data)
-    closed, note = _closed(head, step, decided, now)
-    return Change(decided, (head, closed, decided), (Note("gate_decided", path, None, data), note))
+        return _decided_again(seen, gate, head, parked, data)
+    closed, note = _closed(head, step, gate, now)
+    return Change(gate, (head, closed, gate), (Note("gate_decided", gate.path, None, data), note))
 
 
 def _decided_again(seen: Snapshot, gate: Gate, head: Head, parked: Step, data: Mapping[str, Any]) -> Change[Gate]:
     """Let a parked step go on whose gate was decided once more; the gate's own step has settled long ago."""
-    records, notes = decided_again(head, parked, gate)
+    records, notes = decided_again(seen.run, head, parked, gate)
     answer = answered(seen, parked.path, "retry" if gate.status == "approved" else "recheck")
     return Change(gate, (*records, gate, answer), (Note("gate_decided", gate.path, None, data), *notes))
 
@@ -330,16 +293,17 @@ def _closed(head: Head, step: Step, gate: Gate, now: int) -> tuple[Step, Note]:
     return failed, Note("step_failed", step.path, step.attempt, data)
 
 
-def _refuse(head: Head, gate: Gate, word: Word, now: int) -> None:
+def _refuse(head: Head, gate: Gate, word: Word, now: int, changed: Edit | None) -> None:
     if gate.status != "open":
         raise Conflict(f"This was already decided: {gate.status} by {gate.by}.", code="already_decided")
     if head.ended or head.unwinding:
         raise Conflict(f"The run is {head.ended or head.unwinding}; nothing is left to decide.", code="run_ended")
     if now >= gate.expires:
         raise Conflict("The time to decide is over.", code="expired")
-    if word.by == gate.excluded:
+    if same_person(word.by, gate.excluded):
         raise Forbidden("Who started the run may not decide this gate.", code="initiator")
-    if word.digest is not None and word.digest != gate.digest:
+    shown = word.digest if word.changes is None else changed and changed.of
+    if shown != gate.digest and (shown is not None or word.changes is not None):
         raise Conflict("What would run is not what was shown. Look at it again.", code="digest_mismatch")
 
 

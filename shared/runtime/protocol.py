@@ -22,6 +22,7 @@ from shared.runtime.failures import exceeded, failure_of
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import COMPENSATE, FALLBACK, around, closed, is_part_of, scope_of
 from shared.runtime.sharing import with_sharers
+from shared.runtime.votes import notes_of
 from shared.values import Value, canonical
 
 if TYPE_CHECKING:
@@ -332,7 +333,7 @@ def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Ch
 
 def decision_value(gate: Gate) -> Value:
     """Return a gate step's output: the decision, who made it and when (ms), the notes."""
-    output = {"decision": gate.status, "by": gate.by, "at": gate.decided, "notes": gate.note}
+    output = {"decision": gate.status, "by": gate.by, "at": gate.decided, "notes": notes_of(gate)}
     text = canonical(output)
     return Value(digest=sha256(text), size=len(text), text=text.decode())
 

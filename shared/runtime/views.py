@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from shared import values
 from shared.budget.rules import NANO, active_left
 from shared.ledger.records import UNDOING, Amount, Step
+from shared.runtime.votes import votes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -256,6 +258,11 @@ def approval_view(gate: Gate, run: Run, load: Callable[[Value], Any]) -> View:
         "digest": gate.digest,
         **_value("show", gate.show, load),
         "roles": list(gate.roles),
+        "quorum": gate.quorum,
+        "approved_by": [{**vote, "at": iso(vote["at"])} for vote in votes_of(gate)],
+        **_value("edit", gate.edit, load),
+        "edited": gate.edited or None,
+        **_value("changes", gate.changes, load),
         "opened_at": iso(gate.opened),
         "expires_at": iso(gate.expires),
         "decided_at": iso(gate.decided),
@@ -314,6 +321,8 @@ def _shown(name: str, value: Any) -> Any:
         return [_refusal(one) for one in value]
     if name == "raised":
         return {dimension: _in_unit(dimension, more) for dimension, more in value.items()}
+    if name == "changes":
+        return values.parse(value)
     if name in _AMOUNTS and isinstance(value, dict):
         return amount(Amount(**cast("dict[str, int]", value)))
     return iso(value) if name in _TIMES and isinstance(value, int) else value

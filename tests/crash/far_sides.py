@@ -45,12 +45,13 @@ class Erp:
 
 
 class Bank:
-    """A far side without keys: every call that arrives is one more transfer."""
+    """A far side without keys: every call that arrives is one more transfer. ``due`` is what may be paid."""
 
-    def __init__(self) -> None:
-        self.transfers = 0
+    def __init__(self, due: int = 5) -> None:
+        self.transfers, self.due = 0, due
 
-    def pay(self, *_: Any) -> dict[str, Any]:
+    def pay(self, arguments: dict[str, Any], _: Any) -> dict[str, Any]:
+        assert arguments["sum"] == self.due
         self.transfers += 1
         return {"transfer": self.transfers}
 

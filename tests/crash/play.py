@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from shared.compiler import Unit
     from shared.ledger.nested import Failure
-    from shared.ledger.records import Run, Step
+    from shared.ledger.records import Gate, Run, Step
     from shared.runtime.waits import Arrival
 
 PAUSE = 600
@@ -334,6 +334,10 @@ class Play:
     def _find(self) -> bool:
         self.world.run = next(iter(self.runs()), "")
         return bool(self.world.run)
+
+    def asks(self) -> Gate | None:
+        """Return the gate that waits for people."""
+        return next((gate for gate in self.world.records.gates() if gate.status == "open"), None)
 
     def decide(self, word: Any) -> None:
         gate = next(gate for gate in self.world.records.gates() if gate.status == "open")

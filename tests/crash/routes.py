@@ -54,20 +54,23 @@ def invoice(
 
 
 def payment(
-    act: Callable[[Play], None], *, doubt: Resumption = "skip", reconcile: dict[str, Any] | None = None
+    act: Callable[[Play], None], *, doubt: Resumption = "skip", reconcile: dict[str, Any] | None = None, **gate: Any
 ) -> Callable[[Tap], Any]:
-    """Return a route through a gate to an irreversible call; ``doubt`` is what people say of one that is not there."""
+    """Return a route through a gate to an irreversible call; ``doubt`` is what people say of one that is not there.
+
+    A ``gate`` with more fields is one at which people change what is paid.
+    """
 
     def make(tap: Tap) -> tuple[Play, Bank]:
-        bank = Bank()
-        spec = {"approves": "pay", "approvers": ["finance"], "on_expiry": "reject"}
-        gate = StepPlan(
+        bank = Bank(CHANGED if gate else 5)
+        spec = {"approves": "pay", "approvers": ["finance"], "on_expiry": "reject", **gate}
+        asked = StepPlan(
             "g", "human_gate", (), dependents=("pay",), timeout=3600.0, on_error="fail", spec=spec, retry=Retry(2)
         )
         call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": reconcile}
         pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
         limits = Limits(usd=10**9, tokens=1000, steps=9, active_time=600.0)
-        manifest = Manifest("w", "", {"type": "object"}, limits, {"g": gate, "pay": pay}, ("g", "pay"))
+        manifest = Manifest("w", "", {"type": "object"}, limits, {"g": asked, "pay": pay}, ("g", "pay"))
         world = World(
             compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay, "find": bank.find})
         )
@@ -76,6 +79,8 @@ def payment(
     return make
 
 
+CHANGED = 4
+EDIT = {"type": "object", "properties": {"sum": {"type": "integer"}}}
 FIND = {"tool": "find", "with": {"key": "${ call.idempotency_key }"}, "found": "result.count > 0"}
 PAID = Arrival("e1", "paid", {"amount": 9})
 ROOM = 120
@@ -247,6 +252,15 @@ def approve(play: Play) -> None:
     play.decide(Word("approved", FINANCE[0].email))
 
 
+def two_approve(play: Play) -> None:
+    """Two people, of whom the first changes what is paid. Each looks first, and says what they say twice."""
+    for person in FINANCE:
+        gate = play.asks()
+        if gate:
+            changes = None if gate.changes else {"sum": CHANGED}
+            play.decide(Word("approved", person.email, digest=gate.digest, changes=changes))
+
+
 def reject(play: Play) -> None:
     play.decide(Word("rejected", FINANCE[1].email, "duplicate"))
 
@@ -266,6 +280,7 @@ ROUTES = {
     "cancel": Route(invoice(9000, Play.cancel), "cancelled"),
     "give up": Route(invoice(120, approve, "fail", check_invoice=refuse), "failed"),
     "pay": Route(payment(approve), "completed"),
+    "pay, two people": Route(payment(two_approve, quorum=2, edit=EDIT), "completed"),
     "pay, denied": Route(payment(approve, doubt="did_not_happen"), "completed"),
     "pay, probed": Route(payment(approve, reconcile=FIND | {"with": {}}), "completed"),
     "parts": Route(posting(items()), "completed"),

@@ -221,6 +221,31 @@ def test_a_payment_that_did_not_happen_is_approved_once_more_by_another_mail(dep
     assert [document["body"]["number"] for document in held].count("P-1") == 1
 
 
+EDITABLE = """    edit: {type: object, properties: {amount: {type: number, minimum: 1, maximum: 100}}}
+    timeout: 24h
+"""
+
+
+def test_what_is_changed_on_the_page_is_what_is_paid(deployed, browser):
+    text = PAYMENT.replace("workflow: payment", "workflow: payment_changed").replace("    timeout: 24h\n", EDITABLE)
+    run = deployed.start(workflow=publish(deployed, text.replace("number: P-1", "number: P-2")))
+    page = browser.new_page(java_script_enabled=False)
+    page.goto(until(lambda: deployed.links(run), "a mail")[0])
+    page.locator("[name=signature]").fill(SIGNATURE)
+    for amount, told in (("500", "500.0 is greater than the maximum of 100"), ("7.5", "Approved")):
+        page.get_by_label("amount", exact=True).fill(amount)
+        page.locator("button[value=edit]").click()
+        shown = page.inner_text("body")
+        assert told in shown or told.replace("500.0", "500") in shown
+    page.close()
+    ended = deployed.reaches(run, "completed")
+    consistent(ended, deployed.events(run))
+    held = http("GET", f"{deployed.erp_url}/documents").json["documents"]
+    assert [one["body"]["amount"] for one in held if one["body"]["number"] == "P-2"] == [7.5]
+    (gate,) = ended["gates"]
+    assert (gate["changes"], gate["arguments"]["amount"]) == ({"amount": 7.5}, 7.5)
+
+
 def sign(link):
     """Approve without a browser: what the page shows is sent along, as its form does."""
     shown = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', http("GET", link).text))

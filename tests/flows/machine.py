@@ -11,8 +11,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from shared.runtime.announcing import GateHost
 from shared.runtime.breaker import Breakers
-from shared.runtime.gates import GateHost, run_gate
+from shared.runtime.gates import run_gate
 from shared.runtime.host import StepHost
 from shared.runtime.journal import Journal, Snapshot
 from shared.runtime.operations import control

@@ -58,7 +58,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "Approvals": {
         "runs": WRITE,
         "definitions": READ,
-        "objects": {"s3:GetObject"},
+        "objects": {"s3:GetObject", "s3:PutObject"},
         "link secret": SECRET,
         "seal secret": SECRET,
         "machines": ANSWER,

@@ -1,7 +1,8 @@
 """A gate: the task that opens it, approvers who disagree, its time-out, and a cancel of the run.
 
 ``SoundGate`` keeps state and token in one item, changes it by one conditional write from ``open``, and looks again
-after registering. ``NaiveGate`` reads, decides and writes as separate operations, and parks without looking.
+after registering. ``NaiveGate`` reads, decides and writes as separate operations, and parks without looking. With a
+quorum, approvals stand in the same item until they are enough.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from tests.model.explorer import Actor, Model, Move, State
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-APPROVER, REJECTER, CANCEL = "approver", "rejecter", "cancel"
-WANTED = {APPROVER: "approved", REJECTER: "rejected"}
+APPROVER, SECOND, REJECTER, CANCEL = "approver", "second approver", "rejecter", "cancel"
+WANTED = {APPROVER: "approved", SECOND: "approved", REJECTER: "rejected"}
 
 
 class World(NamedTuple):
@@ -33,13 +34,14 @@ class World(NamedTuple):
     status: str = "running"
     outcome: str = ""
     expired: bool = False
+    votes: frozenset[str] = frozenset()
 
 
 class Gate(Model):
     """Engine, people and invariants; subclasses say how opening and deciding are written."""
 
-    def __init__(self, people: frozenset[str]) -> None:
-        self.people = people
+    def __init__(self, people: frozenset[str], quorum: int = 1) -> None:
+        self.people, self.quorum = people, quorum
         self.programs = {
             "open": self.run_open,
             "decide": self.run_decide,
@@ -94,7 +96,14 @@ class Gate(Model):
             return world, "won" if won else "lost"
         if world.unwinding and decision not in {"cancelled", "expired"}:
             return world, "lost"
+        if decision == "approved":
+            world = world._replace(votes=world.votes | {actor.task})
+            if len(world.votes) < self.quorum:
+                return world, "counted"
         return self.write(world, actor, decision)
+
+    def count(self, world: World, actor: Actor, votes: frozenset[str]):
+        return world._replace(votes=votes), None
 
     def write(self, world: World, actor: Actor, decision: str):
         late = world.late or (world.unwinding and decision == "approved")
@@ -103,6 +112,9 @@ class Gate(Model):
 
     def read(self, world: World, actor: Actor):
         return world, (world.decision, world.token)
+
+    def read_votes(self, world: World, actor: Actor):
+        return world, world.votes
 
     def unwind(self, world: World, actor: Actor):
         return world._replace(unwinding=True), None
@@ -158,6 +170,8 @@ class Gate(Model):
             yield "decision overwritten"
         if world.late:
             yield "approved after cancel"
+        if world.decision == "approved" and len(world.votes) < self.quorum:
+            yield "approved by too few"
 
     def at_rest(self, world: World) -> Iterator[str]:
         decided = world.decision not in {"", "open"}
@@ -167,6 +181,9 @@ class Gate(Model):
             yield "cancelled but asleep"
         if decided and world.status == "done" and world.outcome != world.decision:
             yield "the engine follows another outcome than the record"
+        said = {who for who in self.people - world.todo if WANTED.get(who) == "approved"}
+        if world.decision == "open" and len(said) >= self.quorum:
+            yield "an approval is not counted"
 
 
 class SoundGate(Gate):
@@ -199,6 +216,10 @@ class NaiveGate(Gate):
 
     def run_decide(self, actor: Actor):
         decision, token = yield ("read",)
+        if decision == "open" and WANTED[actor.task] == "approved":
+            votes = (yield ("read_votes",)) | {actor.task}
+            yield ("count", votes)
+            decision = "open" if len(votes) >= self.quorum else "counted"
         if decision == "open":
             yield ("write", WANTED[actor.task])
             yield ("send", token, WANTED[actor.task])

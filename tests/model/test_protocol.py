@@ -11,7 +11,7 @@ import pytest
 from shared.budget.rules import admitted, refusals, release
 from shared.ledger.records import Amount, Head
 from tests.model.explorer import explore
-from tests.model.gates import APPROVER, CANCEL, REJECTER, NaiveGate, SoundGate
+from tests.model.gates import APPROVER, CANCEL, REJECTER, SECOND, NaiveGate, SoundGate
 from tests.model.skips import Skips
 from tests.model.steps import Naive, Sound
 
@@ -92,6 +92,22 @@ def test_gate_without_conditional_writes_is_found_wanting():
     assert finds(NaiveGate(frozenset({APPROVER, REJECTER})), 0, "decision overwritten")
     assert finds(NaiveGate(frozenset({APPROVER, CANCEL})), 0, "approved after cancel")
     assert finds(NaiveGate(frozenset({APPROVER})), 1, "decided but asleep")
+
+
+@pytest.mark.parametrize(("other", "faults"), [(set(), 1), ({REJECTER}, 0), ({CANCEL}, 0)], ids=str)
+def test_gate_with_two_who_must_approve(other, faults):
+    found = explore(SoundGate(frozenset({APPROVER, SECOND, *other}), quorum=2), max(faults, FAULTS - 1))
+    assert (found.violations, found.complete) == ({}, True)
+    assert found.resting
+
+
+def test_one_of_two_approves_nothing_alone():
+    found = explore(SoundGate(frozenset({APPROVER}), quorum=2), 1)
+    assert (found.violations, found.complete) == ({}, True)
+
+
+def test_approvals_counted_by_separate_writes_are_lost():
+    assert finds(NaiveGate(frozenset({APPROVER, SECOND}), quorum=2), 0, "an approval is not counted")
 
 
 def test_skips_are_recorded_once_and_wake():

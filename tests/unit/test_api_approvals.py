@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.unit.api_client import ask, data, problem
-from tests.unit.waiting_run import World, waiting
+from tests.unit.waiting_run import EDIT, World, waiting
 
 
 def approval(world: World) -> dict[str, Any]:
@@ -41,6 +42,11 @@ def test_an_approver_decides_exactly_what_was_shown():
         ({"decision": {}}, (400, "invalid_field")),
         ({"note": "x" * 2001}, (400, "invalid_field")),
         ({"edit": {}}, (400, "unknown_field")),
+        ({"changes": {"amount": 1}}, (400, "invalid_field")),
+        ({"decision": "edit"}, (400, "invalid_field")),
+        ({"decision": "edit", "changes": {}}, (400, "invalid_field")),
+        ({"decision": "edit", "changes": [1]}, (400, "invalid_field")),
+        ({"decision": "edit", "changes": {"amount": 1}}, (422, "invalid_changes")),
     ],
 )
 def test_a_decision_on_anything_else_is_refused(change, expected):
@@ -76,3 +82,33 @@ def test_after_its_deadline_nothing_is_decided():
     body = {"decision": "approve", "digest": asked["digest"]}
     token = world.token("admin", email="omar@example.com")
     assert problem(ask(world, "POST", f"/v1/approvals/{asked['id']}", body, token=token)) == (409, "expired")
+
+
+def test_an_approver_changes_what_may_be_changed():
+    world = waiting(edit=EDIT)
+    asked = approval(world)
+    assert (asked["edit"], asked["edited"], asked["quorum"], asked["approved_by"]) == (EDIT, None, 1, [])
+    token = world.token("approver", email="fiona@example.com", approver_roles=["finance"])
+    path, body = f"/v1/approvals/{asked['id']}", {"decision": "edit", "digest": asked["digest"]}
+    for changes, told in (({"amount": "much"}, "changes.amount: "), ({"vendor": "x"}, "changes.vendor: ")):
+        refused = ask(world, "POST", path, {**body, "changes": changes}, token=token)
+        assert problem(refused) == (422, "invalid_changes")
+        assert json.loads(refused.body)["detail"].startswith(told)
+    for _ in range(2):
+        decided = data(ask(world, "POST", path, {**body, "changes": {"amount": 8000}}, token=token))
+        assert (decided["status"], decided["arguments"]["amount"]) == ("approved", 8000)
+        assert (decided["edited"], decided["changes"]) == (asked["digest"], {"amount": 8000})
+    old = ask(world, "POST", path, {"decision": "approve", "digest": asked["digest"]}, token=token)
+    assert problem(old) == (409, "already_decided")
+
+
+def test_a_quorum_shows_who_has_approved():
+    world = waiting(quorum=2)
+    asked = approval(world)
+    body = {"decision": "approve", "digest": asked["digest"], "note": "fine"}
+    for name, status in (("fiona", "open"), ("fiona", "open"), ("omar", "approved")):
+        token = world.token("approver", email=f"{name}@example.com", approver_roles=["finance"])
+        decided = data(ask(world, "POST", f"/v1/approvals/{asked['id']}", body, token=token))
+        assert decided["status"] == status
+    assert [vote["by"] for vote in decided["approved_by"]] == ["fiona@example.com", "omar@example.com"]
+    assert decided["quorum"] == 2

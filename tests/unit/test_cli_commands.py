@@ -32,6 +32,11 @@ GATE = {
     "digest": "d1",
     "show": None,
     "roles": ["finance"],
+    "quorum": 2,
+    "approved_by": [{"by": "[b]eve", "at": "2026-01-01T00:00:00.000Z", "note": ""}],
+    "edit": {"type": "object", "properties": {"amount": {"type": "number"}}},
+    "edited": None,
+    "changes": None,
     "opened_at": "2026-01-01T00:00:00.000Z",
     "expires_at": "2026-01-02T00:00:00.000Z",
     "decided_at": None,
@@ -139,7 +144,7 @@ def test_all_commands_are_there():
         *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume", "rebuild")),
         "dead-letters list",
         "dead-letters redrive",
-        *(f"approvals {name}" for name in ("list", "show", "approve", "reject")),
+        *(f"approvals {name}" for name in ("list", "show", "approve", "edit", "reject")),
         *(f"tenants budget {name}" for name in ("show", "set")),
         *(f"tenants secrets {name}" for name in ("put", "list", "remove")),
     }
@@ -294,6 +299,25 @@ def test_approving_is_bound_to_what_was_shown(cli, api):
     assert api.asked[-1][2] == {"decision": "approve", "note": "fine", "digest": "d1"}
     cli("approvals", "reject", "latest", "--digest", "other")
     assert api.asked[-1][2] == {"decision": "reject", "note": "", "digest": "other"}
+
+
+def test_changes_are_json_where_they_can_be(cli, api):
+    done = cli("approvals", "edit", RUN, "--changes", '{"due": null}', "--set", "amount=12.5", "--set", "to=Contoso AG")
+    assert done.exit_code == 0
+    changes = {"due": None, "amount": 12.5, "to": "Contoso AG"}
+    assert api.asked[-1][2] == {"decision": "edit", "note": "", "changes": changes, "digest": "d1"}
+
+
+@pytest.mark.parametrize("given", [(), ("--set", "amount"), ("--changes", "[1]"), ("--changes", "{")])
+def test_an_edit_without_changes_is_refused(cli, given):
+    assert cli("approvals", "edit", RUN, *given).exit_code == 2
+
+
+def test_how_many_have_approved_is_shown(cli):
+    assert "1 of 2" in cli("approvals", "list").stdout
+    shown = cli("approvals", "show", RUN).stdout
+    assert "1 of 2 approvals: [b]eve" in shown
+    assert "may change" in shown
 
 
 def test_resume_finds_the_only_paused_step_and_raises_limits(cli, api):

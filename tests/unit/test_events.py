@@ -105,3 +105,9 @@ def test_an_open_gate_is_announced_and_whether_it_is_asked_again(again):
     assert told.kind == "Approval Requested"
     assert (told.detail["roles"], told.detail["again"], told.detail["path"]) == (["finance"], again, "each[3]/draft")
     assert "digest" not in told.detail
+
+
+def test_changes_at_a_gate_are_announced_without_what_they_are():
+    told = announcement(item("gate_edited", roles=["finance"], changes='{"amount":7}', by="f@example.com"))
+    assert (told.kind, told.detail["again"]) == ("Approval Requested", True)
+    assert not {"changes", "by"} & told.detail.keys()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.api.host import ApiHost
@@ -14,8 +14,9 @@ from shared.errors import RequestRefused
 from shared.ids import sha256
 from shared.manifest import Edge, Limits, Manifest, StepPlan
 from shared.ports import Key, ModelReply, ModelRequest, Usage, Write
+from shared.runtime.announcing import GateHost
 from shared.runtime.control import run_free
-from shared.runtime.gates import GateHost, run_gate
+from shared.runtime.gates import run_gate
 from shared.runtime.host import Host, Published, StepHost
 from shared.runtime.journal import Journal
 from shared.runtime.runs import StartRequest, start_run
@@ -43,8 +44,11 @@ INVOICE = {
 }
 
 
-def manifest() -> Manifest:
-    """Extract (agent), review (gate), post (reversible tool)."""
+EDIT = {"type": "object", "properties": {"amount": {"type": "number", "minimum": 0}, "currency": {"type": "string"}}}
+
+
+def manifest(**gate: Any) -> Manifest:
+    """Extract (agent), review (gate, with more of its fields), post (reversible tool)."""
     extract = StepPlan(
         id="extract",
         type="agent",
@@ -66,6 +70,7 @@ def manifest() -> Manifest:
             "show": {"invoice": "${ steps.extract.output }"},
             "on_expiry": "reject",
             "not_initiator": True,
+            **gate,
         },
     )
     arguments = {name: f"${{ steps.extract.output.{name} }}" for name in ("vendor", "amount", "currency")}
@@ -118,9 +123,10 @@ class World:
     tokens: MemoryStore
     answer: Mapping[str, Any] | BaseException
     run: str = ""
+    gate_fields: Mapping[str, Any] = field(default_factory=dict)
 
     def parts(self) -> dict[str, Any]:
-        definitions = FixedDefinitions(manifest())
+        definitions = FixedDefinitions(manifest(**self.gate_fields))
         return {
             "store": self.store,
             "blobs": self.blobs,
@@ -225,9 +231,10 @@ def fresh(answer: Mapping[str, Any] | None = None) -> World:
     )
 
 
-def waiting(answer: Mapping[str, Any] | None = None, initiator: str = "ina@example.com") -> World:
-    """A world with a run that waits at its gate; its approvers have their mail."""
+def waiting(answer: Mapping[str, Any] | None = None, initiator: str = "ina@example.com", **gate: Any) -> World:
+    """A world with a run that waits at its gate, which may have more fields; its approvers have their mail."""
     world = fresh(answer)
+    world.gate_fields = gate
     world.publish()
     payload = {"tenant": TENANT, "initiator": initiator, "trigger": "api", "workflow": "invoice", "version": None}
     world.run = world.start({**payload, "input": {"document": "Invoice 17"}})["run"]
@@ -239,4 +246,4 @@ def waiting(answer: Mapping[str, Any] | None = None, initiator: str = "ina@examp
     return world
 
 
-__all__ = ["FIONA", "INVOICE", "OMAR", "TENANT", "URL", "World", "fresh", "manifest", "waiting"]
+__all__ = ["EDIT", "FIONA", "INVOICE", "OMAR", "TENANT", "URL", "World", "fresh", "manifest", "waiting"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.checks.registry import Context, Told, rule
+from shared.definition.checks.tools import parameters_of
 from shared.definition.expressions import ExpressionFailure, template_references
+from shared.definition.fit import misfits
 from shared.definition.models import Gate, ToolStep
+from shared.definition.names import listed, nearest
+from shared.definition.validation import schema_complaint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +62,59 @@ def gate_expiry(context: Context) -> Iterator[Told]:
         if place.step.on_expiry == "approve" and isinstance(target, ToolStep) and target.risk == "irreversible":
             told = f"`on_expiry: approve` would run the irreversible `{approved}` without a person"
             yield (*place.at, "on_expiry"), told, "Use reject, fail or pause."
+
+
+@rule("gate_edit")
+def gate_edit(context: Context) -> Iterator[Told]:
+    """What a person may change are arguments of the step that is approved, and stays what its tool takes."""
+    for place in context.steps(Gate):
+        step, path = place.step, (*place.at, "edit")
+        if step.edit is None:
+            continue
+        target = place.scope.at_name(step.approves or "")
+        if step.approves is None:
+            remedy = "Name the tool step in `approves`, or remove `edit`."
+            yield path, "`edit` means nothing without `approves`: what is changed are a step's arguments", remedy
+        elif step.edit.get("type") != "object" or not isinstance(step.edit.get("properties"), dict):
+            remedy = "Write `{type: object, properties: {...}}` with the arguments that may be changed."
+            yield path, "`edit` must be an object's schema that names its properties", remedy
+        elif target is not None and isinstance(target.step, ToolStep) and schema_complaint(step.edit) is None:
+            yield from _unfit_edits(context, target.step, step, path)
+
+
+def _unfit_edits(context: Context, approved: ToolStep, gate: Gate, at: Path) -> Iterator[Told]:
+    schema: dict[str, Any] = gate.edit or {}
+    parameters = parameters_of(context.tools.get(approved.tool)) or {}
+    for name, inner in schema["properties"].items():
+        path = (*at, "properties", name)
+        if name not in approved.arguments:
+            remedy = nearest(name, approved.arguments) or f"Arguments: {listed(approved.arguments)}."
+            yield path, f"`{gate.approves}` has no argument `{name}`", remedy
+        elif "secrets" in _roots(approved.arguments[name]):
+            told = f"`{name}` holds a secret: who may change what stands around it decides where the secret goes"
+            yield path, told, "Leave the argument out."
+        elif _is_marked(inner):
+            told = f"`{name}` is marked with `x-redact`, but what a person approves is kept exactly as it runs"
+            yield path, told, "Remove the mark, or leave the argument out."
+        elif isinstance(inner, dict):
+            wanted = {**parameters.get("properties", {}).get(name, {}), "$defs": parameters.get("$defs", {})}
+            for told in misfits({**cast("dict[str, Any]", inner), "$defs": schema.get("$defs", {})}, wanted):
+                yield path, f"`{name}` of `{approved.tool}`: {told}", "What may be typed must be what the tool takes."
+
+
+def _roots(template: object) -> set[str]:
+    try:
+        return {used.root for used in template_references(template)}
+    except ExpressionFailure:
+        return set()
+
+
+def _is_marked(schema: Any) -> bool:
+    """Tell whether a schema, or any part of it, says that what fits it must not be kept."""
+    if isinstance(schema, dict):
+        parts = cast("dict[str, Any]", schema)
+        return parts.get("x-redact") is True or any(map(_is_marked, parts.values()))
+    return isinstance(schema, list) and any(map(_is_marked, cast("list[Any]", schema)))
 
 
 def _late(gate: Place[Gate], template: object) -> list[str]:

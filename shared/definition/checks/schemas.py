@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.checks.registry import Context, Told, rule
+from shared.definition.models import Gate
 from shared.definition.names import nearest
 from shared.definition.types import resolve, variants
 from shared.definition.validation import schema_complaint
@@ -41,6 +42,8 @@ def _schemas(context: Context) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     for place in context.places:
         if place.step.output is not None:
             yield (*place.at, "output"), place.step.output
+        if isinstance(place.step, Gate) and place.step.edit is not None:
+            yield (*place.at, "edit"), place.step.edit
 
 
 def _remedy(keyword: str) -> str:

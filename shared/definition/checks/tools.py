@@ -52,7 +52,7 @@ def tool_signature(context: Context) -> Iterator[Told]:
 def tool_arguments(context: Context) -> Iterator[Told]:
     """Arguments are those of the tool, complete and of the right types."""
     for place, path, name, arguments in _calls(context):
-        schema = _parameters(context.tools.get(name))
+        schema = parameters_of(context.tools.get(name))
         if schema is None:
             continue
         known: dict[str, Any] = schema["properties"]
@@ -123,7 +123,8 @@ def _beside(
             yield place, (*path, field), other.tool, other.arguments
 
 
-def _parameters(tool: Tool | None) -> Mapping[str, Any] | None:
+def parameters_of(tool: Tool | None) -> Mapping[str, Any] | None:
+    """Return the schema of a tool's arguments; None where there is no such tool, or it does not tell."""
     try:
         return tool.parameters if tool else None
     except ToolError:
