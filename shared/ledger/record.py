@@ -39,7 +39,8 @@ class Record:
 
     def onto(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Return the stored item with this record in it, and whatever a newer release has written there besides."""
-        return {name: value for name, value in item.items() if name not in vars(self)} | self.to_item()
+        own = _defaults(type(self))
+        return {name: value for name, value in item.items() if name not in own} | self.to_item()
 
     def told(self) -> dict[str, Any]:
         """Return as little as ``from_item`` needs: the fields that are not at their defaults, nested data as it is.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from shared.budget.tenant import take
 from shared.errors import Conflict, PermanentFailure
+from shared.ids import key_digest
 from shared.ledger.records import Gate, Head, Record, Step
 from shared.runtime.deadletters import redriven
 from shared.runtime.epochs import kept
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import fits
-from shared.runtime.parking import key_digest
 from shared.runtime.runs import execute, listed
 from shared.runtime.scopes import COMPENSATE, has_turns, scope_of
 from shared.values import load
