@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.frozen import frozen
 from shared.manifest import Body
-from shared.runtime.denials import NEEDS_APPROVAL
+from shared.runtime.protocol import NEEDS_APPROVAL
 from shared.runtime.scopes import FALLBACK, graph_at, scope_of
 
 if TYPE_CHECKING:

@@ -15,14 +15,12 @@ from shared.ledger.records import Failure
 from shared.manifest import YEAR
 from shared.runtime import protocol
 from shared.runtime.journal import Note
+from shared.runtime.protocol import NEEDS_APPROVAL
 from shared.runtime.scopes import FALLBACK, closed, scope_of
 
 if TYPE_CHECKING:
     from shared.ledger.records import Call, Gate, Head, Record, Run, Step
     from shared.runtime.journal import Snapshot
-
-NEEDS_APPROVAL = "approval_needed"
-"""Why a step waits that may run only when its gate has been approved once more."""
 
 
 def call_key(run: Run, path: str, tool: str, digest: str, dispatch: int) -> str:

@@ -18,7 +18,7 @@ from shared.ledger.records import Head, Park, Run, Step
 from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.cascade import act
-from shared.runtime.denials import NEEDS_APPROVAL, deny
+from shared.runtime.denials import deny
 from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
@@ -81,7 +81,7 @@ def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
     step = seen.step(path)
     if seen.head.unwinding or seen.head.ended:
         return act("fail")
-    if step is None or (step.status in protocol.PARKED and not step.settled) or step.reason == NEEDS_APPROVAL:
+    if step is None or (step.status in protocol.PARKED and not step.settled) or step.reason == protocol.NEEDS_APPROVAL:
         return None
     return act("recheck" if step.status == "failed" else "retry")
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 PARKED = frozenset({"paused", "unknown"})
 """Statuses in which a step waits for a person's word; the head counts them."""
+NEEDS_APPROVAL = "approval_needed"
+"""Why a step waits that may run only when its gate has been approved once more."""
 _BESIDE = (COMPENSATE, FALLBACK)
 _FRESH = lean(Step(path="", step="", type="", status="running"))
 
@@ -99,7 +101,7 @@ class Ask:
 def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
     """Reserve and record the intent, take over from a dead holder, or say why not."""
     step = seen.step(ask.path) or new_step(ask.plan, ask.path, ask.task.epoch)
-    known = _already(step, ask.task) or stopped(seen, step, ask.task)
+    known = _already(step, ask.task) or stopped(seen, step, ask.task) or _overtaken(ask, step)
     if known:
         return Change(known)
     if not step.open:
@@ -118,6 +120,12 @@ def _already(step: Step, task: Task) -> Opening | None:
     return Opened(step) if step.open and step.holder == task.attempt else None
 
 
+def _overtaken(ask: Ask, step: Step) -> Stopped | None:
+    """Tell whether a person has let the call be made anew since this attempt looked: then it is another call."""
+    anew = ask.call and step.call and step.arguments and step.call.key != ask.call.key
+    return Stopped("its call is to be made anew, as another one") if anew else None
+
+
 def new_step(plan: StepPlan, path: str, epoch: int) -> Step:
     """Return the record of a step to which nothing has happened yet."""
     return replace(_FRESH, path=path, step=plan.id, type=plan.type, epoch=epoch)
@@ -130,7 +138,7 @@ def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
         return Stopped(f"epoch {task.epoch} is over")
     if head.ended or (head.unwinding and not step.path.endswith(COMPENSATE)):
         return Stopped(f"the run is {head.ended or head.unwinding}")
-    if step.status in PARKED or step.status == "cancelled":
+    if step.status in PARKED or step.status == "cancelled" or step.reason == NEEDS_APPROVAL:
         return Stopped(f"the step is {step.status}")
     over = None if step.path.endswith(COMPENSATE) else closed(seen, task.scope)
     return Stopped(over) if over else None
