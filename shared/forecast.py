@@ -221,6 +221,8 @@ def _ceiling_seconds(plan: StepPlan) -> float:
     if plan.type == "wait":
         given = plan.spec.get("for", plan.timeout if "event" in plan.spec else 0.0)
         return float(given) if isinstance(given, int | float) else 0.0
+    if plan.type == "human_gate":
+        return plan.timeout  # who has not decided by then is not asked again
     policy = plan.retry
     growth = (2.0**n if policy.backoff == "exponential" else n + 1.0 for n in range(policy.max_retries))
     jitter = policy.base_delay if policy.jitter else 0.0

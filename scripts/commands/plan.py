@@ -254,7 +254,7 @@ def _show_estimates(found: list[dict[str, Any]]) -> None:
         for one in found
     ]
     columns = ("STEP", "MODEL", "HISTORY", "USD AN ATTEMPT", "NINE OF TEN BELOW", "TOKENS")
-    table(columns, rows, right=columns[2:], empty="No step costs anything.")
+    table(columns, rows, right=columns[2:], empty="None of its own steps costs anything.")
 
 
 def _tokens(one: dict[str, Any]) -> str:

@@ -60,7 +60,10 @@ class DefinitionTable(Definitions):
     def _read(self, key: Key, what: str) -> Item:
         item = self._store.read([key]).get(key)
         if item is None:
-            raise NotFound(f"There is no {what}. `signalbox deploy` publishes workflows.", code="unknown_workflow")
+            raise NotFound(
+                f"There is no {what}. Put its file into workflows/ and run `signalbox up`, or `signalbox deploy`.",
+                code="unknown_workflow",
+            )
         return item
 
 

@@ -210,23 +210,33 @@ def tree_finish_deep(tree, needs, duration):
     )
 
 
+def shaped(shape, size):
+    if shape == "chain":
+        return {f"s{i}": (f"s{i - 1}",) if i else () for i in range(size)}
+    if shape == "fan":
+        return {f"s{i}": ("s0",) if i else () for i in range(size)}
+    if shape == "layers":
+        return {f"s{i}": tuple(f"s{j}" for j in range(i - i % 25 - 25, i - i % 25) if j >= 0) for i in range(size)}
+    if shape == "sparse":
+        near = {i: {i // 2, i - 3, i * 7 % (i + 1)} for i in range(size)}
+        return {f"s{i}": tuple(f"s{j}" for j in near[i] if 0 <= j < i) for i in range(size)}
+    return {f"s{i}": (f"s{max(0, i - 2 + i % 2)}",) if i else () for i in range(size)}
+
+
 @pytest.mark.parametrize("shape", ["chain", "fan", "layers", "sparse", "comb"])
-def test_a_thousand_steps_take_less_than_a_second(shape):
-    size = 1000
-    needs = {
-        "chain": {f"s{i}": (f"s{i - 1}",) if i else () for i in range(size)},
-        "fan": {f"s{i}": ("s0",) if i else () for i in range(size)},
-        "layers": {f"s{i}": tuple(f"s{j}" for j in range(i - i % 25 - 25, i - i % 25) if j >= 0) for i in range(size)},
-        "sparse": {
-            f"s{i}": tuple(f"s{j}" for j in {i // 2, i - 3, i * 7 % (i + 1)} if 0 <= j < i) for i in range(size)
-        },
-        "comb": {f"s{i}": (f"s{max(0, i - 2 + i % 2)}",) if i else () for i in range(size)},
-    }[shape]
-    start = time.process_time()
-    tree = tree_of(needs)
-    took = time.process_time() - start
-    assert sum(isinstance(leaf, Step) for leaf in leaves(tree)) == size
-    assert took < 1.0
+def test_four_times_the_steps_take_no_more_than_their_square(shape):
+    """A ratio, for machines differ; how many seconds a thousand steps take, the bench says."""
+
+    def seconds(size):
+        took = []
+        for _ in range(3):  # the best of three: the machine is shared
+            begun = time.process_time()
+            tree = tree_of(shaped(shape, size))
+            took.append(time.process_time() - begun)
+        assert sum(isinstance(leaf, Step) for leaf in leaves(tree)) == size
+        return min(took)
+
+    assert seconds(1000) < 2 * 4**2 * seconds(250)
 
 
 @pytest.mark.parametrize(
