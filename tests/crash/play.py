@@ -7,6 +7,7 @@ are the ``healers``: the table's stream with the finaliser, or, where neither ev
 from __future__ import annotations
 
 import json
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from shared.ledger.records import Gate, Run, Step
     from shared.runtime.waits import Arrival
 
+PATIENCE = 3
+"""How often people let a step that is beyond a limit try again."""
 PAUSE = 600
 """Seconds after which people look at a run again."""
 
@@ -78,6 +81,7 @@ class Play:
     _finalised: set[tuple[str, str]] = field(default_factory=set)
     _streamed: dict[Any, int] = field(default_factory=dict)
     _attending: bool = False
+    _tried: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     _walking: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -300,7 +304,7 @@ class Play:
     def resume(self, run: str, step: Step) -> None:
         order = Order(self.verdict, "ops")
         if step.failure and step.failure.level:
-            order = self._beyond(run, order, step.failure)
+            order = self._beyond((run, step.path), order, step.failure)
         if step.status == "unknown":
             result = self.found(doubtful(self.seen(run).records, step))
             order = Order(self.doubt, "ops") if result is None else Order("accept", "ops", result=result)
@@ -308,14 +312,15 @@ class Play:
             order = Order("retry", "ops")
         resume_step(self.world.steps, self.task(run, step.path), order, UNWIND)
 
-    def _beyond(self, run: str, order: Order, failure: Failure) -> Order:
+    def _beyond(self, step: tuple[str, str], order: Order, failure: Failure) -> Order:
         """Return what a person says of a step that would exceed a limit."""
         if failure.level == "step":  # lost attempts have used up what the step may cost
             return replace(order, more=Raise(usd=Decimal("0.10"), tokens=10_000))
         if failure.dimension == "active_time":  # slow ones have used up the run's time
             return replace(order, more=Raise(active_time=600_000))
-        # Steps are not raised here; where some have come meanwhile, the step has only to be tried once more.
-        return order if self.seen(run).head.left_steps else replace(order, action="fail")
+        # Steps are not raised here. The whole may have some for its part when that asks again; else it is given up.
+        self._tried[step] += 1
+        return order if self._tried[step] <= PATIENCE else replace(order, action="fail")
 
     def task(self, run: str, path: str) -> Task:
         world = self.seen(run)

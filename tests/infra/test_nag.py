@@ -21,6 +21,7 @@ ACCEPTED = {
     "AwsSolutions-IAM5[Resource::*]": "X-Ray, log delivery and ListStreams have no resource types",
     "AwsSolutions-IAM5[Resource::objects]": "blobs are named by content and tenant: any object of our own bucket",
     "AwsSolutions-IAM5[Resource::machines]": "the environment's machines by the start of their name; they deploy later",
+    "AwsSolutions-IAM5[Resource::tenants' secrets]": "tenants put them after the deployment; this environment's only",
     "AwsSolutions-IAM5[Resource::assets]": "definitions are CDK assets, whose keys are content hashes",
     "AwsSolutions-IAM5[Resource::versions]": "all versions of one function: parked runs resume on the one they know",
     "AwsSolutions-IAM5[Resource::executions]": "executions have no names before they run; those of our machines only",
@@ -34,6 +35,7 @@ RESOURCES = [
     ("Blobs", "objects"),
     ("stateMachine:SignalboxProdWorkflow*", "machines"),
     (":execution:", "executions"),
+    (":secret:TENANT/", "tenants' secrets"),
     ("cdk-hnb659fds-assets", "assets"),
     ("Function", "versions"),
 ]
