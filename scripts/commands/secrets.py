@@ -1,6 +1,5 @@
 """`tenants secrets`: the values that tools' arguments may name. Written by whoever may write to the deployment."""
 
-import re
 import sys
 from typing import Annotated, Any
 
@@ -11,7 +10,6 @@ from scripts.commands.output import JsonOption, Refused, console, print_json, ta
 from scripts.commands.target import credentials
 
 LOCAL = "local"
-_NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 
 secrets = typer.Typer(help="Put, list and remove what `${ secrets.NAME }` stands for.", no_args_is_help=True)
 
@@ -32,7 +30,7 @@ def put(*, tenant: TenantArgument, name: NameArgument, env: EnvOption = None, as
 
     signalbox tenants secrets put default erp_token < token.txt
 
-    Calls that were approved before go on with the version that was approved.
+    A call that was approved with the version before is another one now: it is paused, not made.
     """
     from shared.runtime.secrets import SHORTEST  # noqa: PLC0415 - half a second
 
@@ -107,9 +105,11 @@ def _client(env: str | None) -> tuple[Any, str]:
 
 
 def _place(tenant: str, environment: str, name: str) -> str:
-    from shared.secretstore.aws import secret_id  # noqa: PLC0415 - half a second
+    from shared.definition.expressions import SECRET  # noqa: PLC0415 - half a second
+    from shared.secretstore.aws import secret_id  # noqa: PLC0415 - with it
 
-    if name and not _NAME.fullmatch(name):
+    named = SECRET.fullmatch(f"secrets.{name}")
+    if name and not (named and named[1] == name):
         raise typer.BadParameter(f"{name!r} is no name such as `erp_token`", param_hint="SECRET")
     return secret_id(tenant, environment, name)
 

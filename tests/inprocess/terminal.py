@@ -65,6 +65,11 @@ class Terminal:
                 return
         self.expect(text)
 
+    def sign(self, by: str = "", note: str = "") -> None:
+        """Answer who decides, and with which note."""
+        self.answer("Signed by", by)
+        self.answer("Note", note)
+
     def answer(self, question: str, text: str) -> None:
         """Wait for a question and answer it with a line."""
         self.expect(question)

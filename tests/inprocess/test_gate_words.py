@@ -81,12 +81,10 @@ def test_two_people_decide_at_the_terminal_one_after_the_other(place):
     t.answer("Decide (approve / edit / reject)", "edit")
     t.answer("amount [50]", "7")
     t.answer("to [Contoso]", "")
-    t.answer("Signed by", "ann")
-    t.answer("Note", "")
+    t.sign("ann")
     t.expect("approved by ann@localhost with changes of amount, 1 of 2")
     t.answer("Decide (approve / edit / reject)", "approve")
-    t.answer("Signed by", "ben")
-    t.answer("Note", "")
+    t.sign("ben")
     t.expect("completed")
     assert t.end() == 0
     (run,) = shell("runs", "list", "--in-process")["runs"]

@@ -66,8 +66,7 @@ def test_approve_after_wrong_answers(terminal, tmp_path):
 def test_reject_with_a_note_and_another_name(terminal, tmp_path):
     t = terminal(GATE.replace("NOT", "false"))
     t.answer("Decide", "r")
-    t.answer("Signed by", "ann")
-    t.answer("Note", "too dear")
+    t.sign("ann", "too dear")
     t.expect("rejected by ann@localhost: too dear")
     assert t.end() == 1
     gate = only_gate(tmp_path)
@@ -77,13 +76,11 @@ def test_reject_with_a_note_and_another_name(terminal, tmp_path):
 def test_who_started_the_run_is_refused_and_asked_again(terminal):
     t = terminal(GATE.replace("NOT", "true"))
     t.answer("Decide", "a")
-    t.answer("Signed by", "")
-    t.answer("Note", "")
+    t.sign()
     t.expect("Who started the run may not decide this gate.")
     t.expect("--as NAME")
     t.answer("Decide", "a")
-    t.answer("Signed by", "ben")
-    t.answer("Note", "")
+    t.sign("ben")
     t.expect("completed")
     assert t.end() == 0
 
@@ -109,8 +106,7 @@ def test_the_same_command_asks_again(terminal):
     t = terminal(GATE.replace("NOT", "false"))
     t.expect("goes on where it was interrupted")
     t.answer("Decide", "a")
-    t.answer("Signed by", "")
-    t.answer("Note", "")
+    t.sign()
     t.expect("completed")
     assert t.end() == 0
 
@@ -120,8 +116,7 @@ def test_a_decision_from_another_shell_is_told_to_whoever_answers_too_late(termi
     t.expect("Decide")
     Shell(tmp_path)("approvals", "approve", "latest", "--in-process", "--as", "eve")
     t.type("reject\n")
-    t.answer("Signed by", "")
-    t.answer("Note", "")
+    t.sign()
     t.expect("This was already decided: approved by eve@localhost.")
     t.expect("completed")
     assert t.end() == 0
@@ -143,8 +138,7 @@ def test_the_gate_of_a_sub_workflow_is_asked_about_too(terminal, tmp_path):
     t = terminal(PARENT, name="above")
     t.expect("Buy it")
     t.answer("Decide", "a")
-    t.answer("Signed by", "")
-    t.answer("Note", "")
+    t.sign()
     t.expect("completed")
     assert t.end() == 0
 
