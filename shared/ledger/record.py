@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 from shared.frozen import frozen_record
 
@@ -63,13 +63,9 @@ class Record:
     @classmethod
     def from_item(cls, item: dict[str, Any]) -> Self:
         """Rebuild the record. Fields that a newer release wrote are left out."""
-        names, nested = _reader(cls)[0], cls.NESTED
-        known: dict[str, Any] = {
-            name: tuple(item[name]) if type(item[name]) is list else item[name] for name in names if name in item
-        }
-        for name in nested.keys() & known.keys():
-            known[name] = nested[name](**known[name])
-        return lean(cls(**known))
+        made = _new(cls)
+        made.__dict__ = known = dict(_told(cls, item))
+        return made if _without_default(cls) <= known.keys() else lean(cls(**known))
 
 
 R = TypeVar("R", bound=Record)
@@ -97,6 +93,17 @@ def lean(record: R) -> R:
     return made
 
 
+def _told(kind: type[Record], item: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of an item that are not at their defaults: those that ``told`` would return."""
+    defaults, nested = _defaults(kind), kind.NESTED
+    for name, given in item.items():
+        if name in defaults:
+            value = tuple(given) if type(given) is list else given
+            value = nested[name](**value) if name in nested and value is not None else value
+            if value is not defaults[name]:
+                yield name, value
+
+
 def _check(kind: type, changes: dict[str, Any]) -> None:
     unknown = changes.keys() - _defaults(kind).keys()
     if unknown:
@@ -111,6 +118,11 @@ def _names(kind: type) -> tuple[str, ...]:
 @cache
 def _defaults(kind: type) -> dict[str, Any]:
     return {one.name: one.default for one in fields(kind)}
+
+
+@cache
+def _without_default(kind: type) -> frozenset[str]:
+    return frozenset(name for name, default in _defaults(kind).items() if default is MISSING)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from machine import UNWIND, World
@@ -67,6 +68,7 @@ TOOLS = {one.__name__: Tool(one.__name__, one) for one in (look_up, reserve, fre
 MODELS = frozenset({"claude-haiku-4-5", "claude-sonnet-4-5"})
 
 
+@cache
 def compiled(*, on_error="pause", more="", file=FILE):
     text = file.replace("ON_ERROR", on_error).replace("# MORE", more)
     return compile_loaded(load_text(text, "desk.yaml", None), tools=TOOLS, models=MODELS)
