@@ -1,4 +1,4 @@
-"""The in-process host's place on the disk, and its ports: ``runs.db``, the blobs and the locks beside it."""
+"""The in-process host's place on the disk, and its ports: ``runs.db``, its key, the blobs and the locks beside it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from shared.inprocess.journal import AwayModels, AwayTools, LocalGateHost, Local
 from shared.inprocess.locks import RunLocks
 from shared.inprocess.tick import TickStore
 from shared.ledger.definitions import DefinitionTable
+from shared.ledger.keyfile import key_in
 from shared.ledger.keys import latest_key, version_key
 from shared.ledger.records import Head, Run, run_partition
-from shared.ledger.sqlite import SqliteStore
+from shared.ledger.seal import Seal
+from shared.ledger.sqlite import SqliteStore, StoreUnusable
 from shared.ports import Key, Mail, Write
 from shared.runtime.host import Host
 from shared.runtime.runs import bring_up
@@ -45,7 +47,7 @@ class Workspace:
     """Everything that is kept in and beside the file ``path``. Make one a process and file."""
 
     def __init__(self, path: Path) -> None:
-        self.store = SqliteStore(path)
+        self.store = SqliteStore(path, _seal(path.with_name(f"{path.name}-key")))
         self.ticks = TickStore(self.store)
         self.blobs = FileBlobs(path.with_name(f"{path.name}-blobs"))
         self.locks = RunLocks(path.with_name(f"{path.name}-locks"))
@@ -165,6 +167,14 @@ class Workspace:
     def _head(self, run: str) -> Head:
         key = Key(run_partition(TENANT, run), "HEAD")
         return Head.from_item(self.store.read([key])[key])
+
+
+def _seal(path: Path) -> Seal:
+    """Return what seals outputs, by the key in this file. Raises StoreUnusable."""
+    try:
+        return Seal.of(key_in(path))
+    except (OSError, ValueError) as error:
+        raise StoreUnusable(f"{path} cannot be used as the key of runs: {error}.") from error
 
 
 class Anybody(Mapping[str, tuple[Person, ...]]):

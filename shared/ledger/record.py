@@ -98,7 +98,7 @@ def _told(kind: type[Record], item: Mapping[str, Any]) -> Iterator[tuple[str, An
     defaults, nested = _defaults(kind), kind.NESTED
     for name, given in item.items():
         if name in defaults:
-            value = tuple(given) if type(given) is list else given
+            value: Any = tuple(given) if type(given) is list else given  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             value = nested[name](**value) if name in nested and value is not None else value
             if value is not defaults[name]:
                 yield name, value

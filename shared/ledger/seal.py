@@ -73,14 +73,19 @@ class Seal:
         return whole and name in self.keys and hmac.compare_digest(mac, self._mac(name, pk, item))
 
     def _mac(self, name: str, pk: str, item: Item) -> str:
-        arguments: dict[str, Any] = item.get("arguments") or {}
+        arguments, output = item.get("arguments"), item["output"]
         given = [pk, item["path"], *(item.get(field) for field in _SIGNED)]
-        message = json.dumps([*given, arguments.get("digest"), item["output"]["digest"], item["output"].get("blob")])
+        message = json.dumps([*given, _part(arguments, "digest"), _part(output, "digest"), _part(output, "blob")])
         return hmac.digest(self.keys[name], message.encode(), "sha256").hex()
 
 
 _NOTHING: dict[str, Any] = {"digest": "", "size": 0}
 """What stands for an output that is not even one."""
+
+
+def _part(value: Any, name: str) -> Any:
+    """Return a part of a stored value, as a record holds it or as plain data."""
+    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
 def _is_value(output: Any) -> bool:

@@ -4,6 +4,9 @@ Write-ahead log with full synchronisation: what ``commit`` returned from is on t
 is being written share the next one, so many runs cost few disk flushes (group commit). Readers have connections of
 their own and wait for nobody. Several processes may use one file: SQLite's lock orders writers.
 
+Given keys, it seals every step's output on its way in and checks it on its way out (``shared.ledger.seal``): who edits
+the file without them is found out by the next step that reads what he wrote.
+
 ``begin`` and ``end`` open a transaction to one thread for as long as it likes (``shared.inprocess.tick``): meanwhile
 nobody else writes, here or in another process, and all that this thread reads and writes is part of it.
 """
@@ -29,6 +32,8 @@ from shared.ports import Item, Key, Store, Write
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
+
+    from shared.ledger.seal import Seal
 
 PATIENCE = 30.0
 """Seconds that one process waits for another's commit."""
@@ -61,6 +66,9 @@ _UPDATE_INDEXED = (
     "UPDATE items SET body = ?, tenant_workflow = ?, tenant_state = ?, tenant_pending = ?, created = ?, opened = ?,"
     " rev = ? WHERE pk = ? AND sk = ? AND rev = ?"
 )
+_STEP = "STEP#"
+_SEALED = 1
+"""The file's ``user_version`` from when every output in it is sealed."""
 _UNINDEXED = ("HEAD", "STEP#", "EVENT#", "PARK#", "KEPT#")
 """Sort keys of records that are in no index: nearly all that is written."""
 _LOG_PAGES = 500
@@ -82,8 +90,9 @@ class SqliteStore(Store):
     ``elsewhere`` counts how often other processes have been seen to write.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seal: Seal | None = None) -> None:
         self.path = path
+        self._seal = seal
         self.written: set[str] = set()
         self.elsewhere = self._told = 0
         self._waiting: deque[_Pending] = deque()
@@ -101,6 +110,8 @@ class SqliteStore(Store):
         except (OSError, sqlite3.Error) as error:
             raise StoreUnusable(f"{path} cannot be used to keep runs: {error}. Name another file.") from error
         self._version = self._data_version()
+        if seal and not self._is_sealed():
+            self._seal_all()
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Item]:
         """Return the items that exist, those of one partition as of one moment; any number of keys."""
@@ -108,7 +119,7 @@ class SqliteStore(Store):
         for pk, group in itertools.groupby(sorted(set(keys)), key=lambda key: key.pk):
             for sks in _batches([key.sk for key in group]):
                 statement = f"SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk IN ({','.join('?' * len(sks))})"  # noqa: S608
-                found.update((Key(pk, row[1]), _item(row)) for row in self._rows(statement, (pk, *sks)))
+                found.update((Key(pk, item["sk"]), item) for item in self._items(statement, (pk, *sks)))
         return found
 
     def query(self, pk: str, prefix: str, *, after: str = "", limit: int = 0) -> list[Item]:
@@ -116,14 +127,13 @@ class SqliteStore(Store):
         statement = (
             "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk >= ? AND sk < ? AND sk > ? ORDER BY sk LIMIT ?"
         )
-        rows = self._rows(statement, (pk, prefix, prefix + _HIGHEST, after, limit or -1))
-        return [_item(row) for row in rows]
+        return self._items(statement, (pk, prefix, prefix + _HIGHEST, after, limit or -1))
 
     def query_except(self, pk: str, prefix: str) -> list[Item]:
         """Return the partition's items that are not under ``prefix``, as of one moment."""
         below = "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk < ?"
         above = "SELECT pk, sk, rev, body FROM items WHERE pk = ? AND sk > ?"
-        return [_item(row) for row in self._rows(f"{below} UNION ALL {above}", (pk, prefix, pk, prefix + _HIGHEST))]
+        return self._items(f"{below} UNION ALL {above}", (pk, prefix, pk, prefix + _HIGHEST))
 
     def index(self, name: str, value: str, *, limit: int, before: str = "") -> list[Item]:
         """Return an index's newest items for ``value``, newest first, older than the sort value ``before``."""
@@ -131,7 +141,7 @@ class SqliteStore(Store):
         older = f" AND {sort} < ?" if before else ""
         statement = f"SELECT pk, sk, rev, body FROM items WHERE {partition} = ?{older} ORDER BY {sort} DESC LIMIT ?"  # noqa: S608
         given = (value, int(before), limit or -1) if before else (value, limit or -1)
-        return [_item(row) for row in self._rows(statement, given)]
+        return self._items(statement, given)
 
     def commit(self, writes: Sequence[Write]) -> None:
         """Apply all writes or none, on the disk when this returns. Raises StoreConflict when a condition fails.
@@ -182,6 +192,18 @@ class SqliteStore(Store):
         for statement in _SCHEMA:
             self._writer.execute(statement)
 
+    def _seal_all(self) -> None:
+        """Seal what was written before there were keys; what is without a seal from now on was written past them."""
+        with self.alone():
+            if self._is_sealed():
+                return
+            found = self._reader().execute("SELECT pk, sk, rev, body FROM items WHERE sk >= 'STEP#' AND sk < 'STEP$'")
+            self.write((pk, sk, json.loads(body), rev, rev) for pk, sk, rev, body in found.fetchall())
+            self._writer.execute(f"PRAGMA user_version = {_SEALED}")
+
+    def _is_sealed(self) -> bool:
+        return self._writer.execute("PRAGMA user_version").fetchone()[0] == _SEALED
+
     def _data_version(self) -> int:
         return int(self._writer.execute("PRAGMA data_version").fetchone()[0])
 
@@ -215,7 +237,7 @@ class SqliteStore(Store):
         """Write inside this thread's transaction. Raises StoreConflict or StoreUnusable, having spoilt it all."""
         batches: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
         for row in rows:
-            statement, given = _statement(row)
+            statement, given = _statement(row, self._seal)
             batches[statement].append(given)
         with self._telling():
             for statement, given in batches.items():
@@ -248,8 +270,14 @@ class SqliteStore(Store):
         finally:
             self._turn.release()
 
-    def _rows(self, statement: str, given: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        return self._reader().execute(statement, given).fetchall()
+    def _items(self, statement: str, given: tuple[Any, ...]) -> list[Item]:
+        return [self._item(row) for row in self._reader().execute(statement, given).fetchall()]
+
+    def _item(self, row: tuple[Any, ...]) -> Item:
+        pk, sk, rev, body = row
+        item: Item = json.loads(body)
+        item["pk"], item["sk"], item["rev"] = pk, sk, rev
+        return self._seal.checked(pk, item) if self._seal and sk.startswith(_STEP) else item
 
     def _reader(self) -> sqlite3.Connection:
         """Return this thread's own connection; inside its transaction, that one's."""
@@ -311,7 +339,7 @@ class SqliteStore(Store):
         self._writer.execute("SAVEPOINT one")
         for row in pending.rows:
             pk, sk, *_ = row
-            if self._writer.execute(*_statement(row)).rowcount != 1:
+            if self._writer.execute(*_statement(row, self._seal)).rowcount != 1:
                 self._writer.execute("ROLLBACK TO one")
                 pending.error = StoreConflict(f"{pk} {sk} has another revision than expected")
                 break
@@ -351,9 +379,9 @@ def _row(write: Write) -> Row:
     return write.key.pk, write.key.sk, write.item, (write.expected or 0) + 1, write.expected
 
 
-def _statement(row: Row) -> tuple[str, tuple[Any, ...]]:
+def _statement(row: Row, seal: Seal | None) -> tuple[str, tuple[Any, ...]]:
     pk, sk, item, rev, before = row
-    body = _encode(item)
+    body = _encode(seal.sealed(pk, item) if seal and sk.startswith(_STEP) else item)
     if sk.startswith(_UNINDEXED):
         return (_INSERT, (body, rev, pk, sk)) if before is None else (_UPDATE, (body, rev, pk, sk, before))
     given = (body, *map(item.get, _COLUMNS), rev, pk, sk)
@@ -365,13 +393,6 @@ def _encode(item: Item) -> str:
         return to_json(item).decode()
     except ValueError:  # half characters from outside can be kept too, but only as ASCII
         return json.dumps(item, separators=(",", ":"), default=asdict)
-
-
-def _item(row: tuple[Any, ...]) -> Item:
-    pk, sk, rev, body = row
-    item: Item = json.loads(body)
-    item["pk"], item["sk"], item["rev"] = pk, sk, rev
-    return item
 
 
 def _batches(names: list[str]) -> Iterator[list[str]]:
