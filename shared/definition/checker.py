@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from cel_expr_python import cel
 
 from shared.definition.growth import TooLarge, guard
+from shared.definition.idioms import for_field, for_function, for_name, for_syntax
 from shared.definition.names import listed, nearest
 from shared.definition.syntax import Node, TooLong, parse, readable, spoken, variables, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from shared.definition.types import Shape, TypeSpace
 
@@ -21,6 +22,9 @@ _ERROR = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: <input>:(\d+):(\d+): (.*?)(
 _FIELD = re.compile(r"undefined field '(.*)' not found in struct '(.*)'")
 _OVERLOAD = re.compile(r"found no matching overload for '(.*)' applied to '\((.*)\)'")
 _UNDECLARED = re.compile(r"undeclared reference to '(.*)' \(in container")
+_MESSAGE = re.compile(r"signalbox\.[\w.]+")
+_SELECT = re.compile(r"expression of type '(.*)' cannot be the operand of a select operation")
+_SELECTED = re.compile(r"\.\s*(\w+)")
 _OPERATOR = re.compile(r"_(?P<infix>[^\[_]+)_|(?P<prefix>[!-])_|@(?P<word>in)")
 _COMPARISONS = frozenset({"_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in"})
 _LITERAL = re.compile(r"-?(?:0x[0-9a-fA-F]+|[0-9]+)")
@@ -91,8 +95,7 @@ def check_text(expression: str, environment: cel.Env, names: Names) -> Checked:
 
 def type_name(kind: str) -> str:
     """Return a CEL type as readers of JSON know it."""
-    if kind.startswith("signalbox."):
-        return "object"
+    kind = _MESSAGE.sub("object", kind)
     plain = {"google.protobuf.Value": "anything", "map(string, dyn)": "object", "null_type": "null"}
     return plain.get(kind, kind.replace("wrapper(", "optional ").rstrip(")") if "wrapper(" in kind else kind)
 
@@ -140,7 +143,7 @@ def _widened(text: str, edits: list[int], at: int) -> tuple[str, list[int]]:
 
 
 def _problems(text: str, edits: list[int], told: str, names: Names) -> list[Problem]:
-    found = [_problem(offset, message, names) for offset, message in _errors(text, told)]
+    found = [_problem(text, offset, message, names) for offset, message in _errors(text, told)]
     shifted = [
         Problem(one.offset - 2 * sum(edit < one.offset for edit in edits), one.message, one.remedy) for one in found
     ]
@@ -162,22 +165,27 @@ def _offset(starts: list[int], line: int, column: int) -> int:
     return starts[line - 1] + max(column - 1, 0) if line < len(starts) else 0
 
 
-def _problem(offset: int, message: str, names: Names) -> Problem:
+def _problem(text: str, offset: int, message: str, names: Names) -> Problem:
     if match := _FIELD.fullmatch(message):
         known = names.space.fields.get(match[2], ())
         return Problem(offset, f"undefined field '{match[1]}'", nearest(match[1], known) or f"Fields: {listed(known)}.")
     if match := _UNDECLARED.match(message):
-        return _undeclared(offset, match[1], names)
+        return _undeclared(text, offset, match[1], names)
     if match := _OVERLOAD.fullmatch(message):
         return _mismatch(offset, match[1], [type_name(one) for one in _split(match[2])])
-    return Problem(offset, message.split(" expecting ", 1)[0])
+    if match := _SELECT.fullmatch(message):
+        kind, selected = type_name(match[1]), _SELECTED.match(text, offset)
+        return Problem(offset, f"`{kind}` has no fields", for_field(selected[1] if selected else "", kind))
+    return Problem(offset, *for_syntax(text, offset, message.split(" expecting ", 1)[0]))
 
 
-def _undeclared(offset: int, name: str, names: Names) -> Problem:
+def _undeclared(text: str, offset: int, name: str, names: Names) -> Problem:
     root = name.split(".", 1)[0]
+    if text[offset : offset + 1] == "(" and "." not in name:  # a call stands where its arguments begin
+        return Problem(max(offset - len(name), 0), f"unknown function '{name}'", for_function(name))
     if root in names.shapes:
         return Problem(offset, f"`{name}` cannot be called", "CEL's standard functions and macros are available.")
-    remedy = nearest(root, names.shapes) or f"Names here: {listed(sorted(names.shapes))}."
+    remedy = for_name(root) or nearest(root, names.shapes) or f"Names here: {listed(sorted(names.shapes))}."
     return Problem(max(offset - len(root), 0) if "." in name else offset, f"unknown name '{root}'", remedy)
 
 
@@ -186,6 +194,8 @@ def _mismatch(offset: int, function: str, kinds: list[str]) -> Problem:
     operator = next((group for group in match.groups() if group), "") if match else ""
     if len(kinds) == 2 and operator:  # noqa: PLR2004 - an infix operator has two sides
         shown = f"{kinds[0]} {operator} {kinds[1]}"
+    elif function == _CHOICE:
+        shown = f"{kinds[0]} ? {kinds[1]} : {kinds[2]}"
     elif function == "_[_]":
         shown = f"{kinds[0]}[{kinds[-1]}]"
     else:
@@ -193,14 +203,35 @@ def _mismatch(offset: int, function: str, kinds: list[str]) -> Problem:
     return Problem(offset, f"`{shown}` does not fit", _remedy(function, kinds))
 
 
+_CHOICE = "_?_:_"
+_REMEDIES: tuple[tuple[Callable[[str, list[str]], bool], str], ...] = (
+    (
+        lambda function, kinds: function == _CHOICE and (kinds[0] != "bool" or not set(kinds[1:]) <= _NUMBERS),
+        "A choice asks a condition, true or false, and both of its values are of one type.",
+    ),
+    (
+        lambda _, kinds: "google.protobuf.Timestamp" in kinds,
+        'Add a duration to a time, as in `+ duration("24h")`, or compare it with another timestamp(...).',
+    ),
+    (
+        lambda function, kinds: len(set(kinds)) > 1 and set(kinds[function == _CHOICE :]) <= _NUMBERS,
+        "Whole and fractional numbers do not mix: write literals as 1.0, convert others with double(...).",
+    ),
+    (
+        lambda function, kinds: function == "_[_]" and kinds[0] == "object",
+        'Write a field as `.name`, not `["name"]`.',
+    ),
+    (lambda function, kinds: function == "_+_" and "string" in kinds, "Convert the other side with string(...)."),
+    (lambda function, _: function == "contains", "Ask a list with `value in list`."),
+    (
+        lambda _function, _kinds: True,
+        "Compare and combine values of one type; convert with string(...), double(...) or int(...).",
+    ),
+)
+
+
 def _remedy(function: str, kinds: list[str]) -> str:
-    if len(set(kinds)) > 1 and set(kinds) <= _NUMBERS:
-        return "Whole and fractional numbers do not mix: write literals as 1.0, convert others with double(...)."
-    if function == "_[_]" and kinds[0] == "object":
-        return 'Write a field as `.name`, not `["name"]`.'
-    if function == "_+_" and "string" in kinds:
-        return "Convert the other side with string(...)."
-    return "Compare and combine values of one type; convert with string(...), double(...) or int(...)."
+    return next(remedy for fits, remedy in _REMEDIES if fits(function, kinds))
 
 
 def _split(kinds: str) -> list[str]:

@@ -301,7 +301,24 @@ def test_conditions_that_fit_are_bool(expression):
         ("steps.a.output.name + 1", 20, "`string + int` does not fit", "string(...)"),
         ("steps.a.output.lines[0].quantiy == 1", 23, "undefined field 'quantiy'", "Did you mean `quantity`?"),
         ("inptu.x", 0, "unknown name 'inptu'", "Did you mean `input`?"),
-        ("1 +", 3, "Syntax error", ""),
+        ("1 +", 3, "ends too early", "Complete it"),
+        ("(1 + 2", 6, "a `)` is missing", "Add the `)`"),
+        ("1 + 2)", 5, "`)` cannot stand here", "one ) too many"),
+        ("true and true", 5, "`and` cannot stand here", "`&&`"),
+        ("true or true", 5, "`or` cannot stand here", "`||`"),
+        ("not true", 4, "`true` cannot stand here", "`!`"),
+        ("1 if true else 2", 2, "`if` cannot stand here", "condition ? one : other"),
+        ("steps.a.output.name is null", 20, "`is` cannot stand here", "value == null"),
+        ("1 <> 2", 3, "`>` cannot stand here", "`!=`"),
+        ("len(steps.a.output.name) > 1", 0, "unknown function 'len'", "size(...)"),
+        ("steps.a.output.name.upper() == 'X'", 20, "unknown function 'upper'", "in a tool"),
+        ("contains(steps.a.output.name, 'x')", 0, "unknown function 'contains'", "text.contains(...)"),
+        ("steps.a.output.lines.length > 1", 20, "list(object)", "size(...)"),
+        ("now() > timestamp('2026-01-01T00:00:00Z')", 0, "unknown function 'now'", "no clock"),
+        ("steps.a.output.name == None", 23, "unknown name 'None'", "`null`"),
+        ("steps.a.output.score ? 1 : 2", 21, "double ? int : int", "a condition, true or false"),
+        ("true ? 1 : 1.0", 5, "bool ? int : double", "1.0"),
+        ("timestamp('2026-01-01T00:00:00Z') + 1", 34, "does not fit", 'duration("24h")'),
         ("true &&\n steps.a.output.scor > 1", 23, "undefined field 'scor'", "score"),
         ("steps.a.output.score < 5000 && steps.a.output.nam == 'x'", 45, "undefined field 'nam'", "name"),
     ],
@@ -311,6 +328,12 @@ def test_what_does_not_fit_is_told_with_place_and_remedy(expression, offset, mes
     assert problem.offset == offset
     assert message in problem.message
     assert remedy in problem.remedy
+
+
+def test_a_macro_with_too_little_is_shown_as_it_is_written():
+    problems = check_expression("steps.a.output.lines.all(one)", names()).problems
+    remedies = {problem.message: problem.remedy for problem in problems}
+    assert remedies["unknown function 'all'"] == "Write `list.all(one, condition)`."
 
 
 def test_several_problems_of_one_expression_come_at_once():
