@@ -162,7 +162,7 @@ def _unit(manifest: Manifest, planned: str, layout: Layout) -> Unit:
     definition = render(asl)
     measures = measure(layout, manifest.steps)
     summary = Summary(
-        steps=len(manifest.order),
+        steps=_count(manifest),
         critical_path=layout.order.longest_path(),
         transitions=measures.transitions,
         worst=measures.worst,
@@ -171,6 +171,12 @@ def _unit(manifest: Manifest, planned: str, layout: Layout) -> Unit:
         manifest_size=len(planned.encode()) + _HASH_LENGTH,
     )
     return Unit(replace(manifest, hash=_content_hash(definition, planned)), asl, summary, layout)
+
+
+def _count(graph: Manifest | Body) -> int:
+    """Return how many steps are drawn, in all bodies too."""
+    plans = [graph.steps[name] for name in graph.order]
+    return len(plans) + sum(_count(plan.body) for plan in plans if plan.body)
 
 
 def lay_out(graph: Manifest | Body) -> tuple[dict[str, StepPlan], Layout]:

@@ -17,11 +17,28 @@ BY_CODE = {
 }
 HERE = {"initiator": "Somebody else decides it, from any shell: signalbox approvals approve APPROVAL --as NAME"}
 """Where the runs are this machine's own."""
+PAUSED = {
+    "budget_exceeded": "raise the limit that it would exceed: RESUME --raise-usd 0.50 (or --raise-tokens,"
+    " --raise-steps, --raise-active-time), or --action fail",
+    "unknown_outcome": "look on the far side whether it happened: RESUME --action accept --result JSON if it did,"
+    " --action did_not_happen if not; --action fail gives it up",
+    "provider_degraded": "when the provider is back: RESUME --action retry; or skip, accept or fail",
+    "attestation_mismatch": "somebody else wrote an output that it reads: restore it, then RESUME --action retry;"
+    " or fail",
+    "approval_mismatch": "what would run is not what was approved: RESUME --action fail, or skip",
+}
+"""What a person can do about a run that is paused, by the reason; RESUME stands for the command."""
 NOT_FOUND = {
     "/v1/runs/": "`signalbox runs list` shows the runs.",
     "/v1/approvals/": "`signalbox approvals list` shows what waits for a decision.",
 }
 """Where to find what there is, by the path that was asked for."""
+
+
+def going_on(run: str, reason: str | None, command: str) -> str:
+    """Return how a run goes on that is paused for this reason; None = it is not known."""
+    told = PAUSED.get(reason or "", "say how it goes on: RESUME --action retry, skip, accept (with --result) or fail")
+    return told.replace("RESUME", f"{command} runs resume {run}")
 
 
 def remedy(code: str, path: str, *, here: bool = False) -> str:

@@ -1,9 +1,10 @@
 """Follows a run by its log: events by number, so that nothing is shown twice or missed, whatever the network does."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from scripts.commands.advice import going_on
 from scripts.commands.client import Api, ApiRefused, Unreachable, segment
 from scripts.commands.output import COMMAND, Refused, console, print_line
 from scripts.commands.story import ASKING, Event, Story, plain
@@ -12,6 +13,7 @@ from scripts.commands.tally import Bodies, Tally, bodies_of
 RESUMABLE = frozenset({"failed", "cancelled", "timed_out", "stopped"})
 """States in which a run has ended early: it can be resumed."""
 TERMINAL = RESUMABLE | {"completed"}
+_UNKNOWN = "unknown_outcome"
 HUMAN = frozenset({"waiting_for_human", "paused"})
 """States in which nothing happens until a person has acted."""
 FAST, SLOW = 0.25, 3.0
@@ -115,8 +117,16 @@ def _way_on(run: str, page: Page, child: str, *, until_human: bool) -> list[str]
     """Return what a person can do, where one is needed as of this page: for the run, or for a run below it."""
     if child:
         return [f"  [yellow]●[/] run {child} waits for a person: {COMMAND} runs show {child}"]
-    asks = any(event["type"] in ASKING for event in page.events)
-    return [f"  [dim]{way_on(run, page.state)}[/]"] if asks and page.state in HUMAN and not until_human else []
+    asks = [event for event in page.events if event["type"] in ASKING]
+    if not asks or until_human or page.state not in HUMAN:
+        return []
+    return [f"  [dim]{way_on(run, page.state, _reason(asks))}[/]"]
+
+
+def _reason(asks: Sequence[Event]) -> str | None:
+    """Return why a run is paused, by the last of the events after which a person may have to act."""
+    last = next((event for event in reversed(asks) if event["type"] != "gate_opened"), None)
+    return str(last["data"].get("reason") or _UNKNOWN) if last else None
 
 
 def stream(api: Api, story: Story, *, until_human: bool = False) -> str:
@@ -158,9 +168,8 @@ def _bodies(api: Api, run: str) -> Bodies:
         return {}
 
 
-def way_on(run: str, found: str) -> str:
-    """Return what a person can do about a run in a state of HUMAN."""
+def way_on(run: str, found: str, reason: str | None) -> str:
+    """Return what a person can do about a run in a state of HUMAN; ``reason`` is why it is paused."""
     if found == "paused":
-        how = "retry, skip, accept or fail; a budget with --raise-usd or the like; in doubt, accept or did_not_happen"
-        return f"say how it goes on: {COMMAND} runs resume {run} --action {how}"
+        return going_on(run, reason, COMMAND)
     return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"

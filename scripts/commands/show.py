@@ -103,7 +103,7 @@ def ending(found: View) -> None:
         soft_wrap=True,
     )
     if found["state"] == "paused":
-        console().print(f"  {way_on(str(found['id']), 'paused')}", soft_wrap=True)
+        console().print(f"  {way_on(str(found['id']), 'paused', found['reason'])}", soft_wrap=True)
     if found["state"] in RESUMABLE:
         told = f"what was completed stays; go on with {COMMAND} runs resume {found['id']}"
         console().print(f"  [dim]{told}[/]", soft_wrap=True)

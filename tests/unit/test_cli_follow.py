@@ -65,6 +65,23 @@ def test_whoever_watches_is_told_what_a_person_can_do(monkeypatch, capsys, state
     assert capsys.readouterr().out.count(f"signalbox {'runs ' if shown == 'resume' else ''}{shown} RUN") == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason", "shown"),
+    [
+        ("step_paused", "budget_exceeded", "runs resume RUN --raise-usd"),
+        ("step_paused", "step_error", "runs resume RUN --action retry, skip, accept"),
+        ("step_paused", "provider_degraded", "when the provider is back"),
+        ("step_paused", "attestation_mismatch", "restore it"),
+        ("step_unknown", None, "--action did_not_happen if not"),
+    ],
+)
+def test_what_a_person_can_do_depends_on_why_the_run_is_paused(monkeypatch, capsys, kind, reason, shown):
+    said = [Page([event(1, kind, "post", **({"reason": reason} if reason else {}))], "paused", 1)]
+    monkeypatch.setattr(following, "pages", lambda *_: iter([*said, Page([], "completed", 1)]))
+    follow(Api("http://127.0.0.1:1", "t"), Story("RUN"))
+    assert shown in " ".join(capsys.readouterr().out.split())
+
+
 def test_text_from_outside_is_harmless():
     line = Story().line(event(1, "gate_decided", "r", decision="rejected", by="x", note="[red]a\x1b[2Jb\n[/]c"))
     shown = Text.from_markup(line).plain
