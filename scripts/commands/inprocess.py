@@ -223,10 +223,14 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
     from shared.runtime.runs import StartRequest, start_run  # noqa: PLC0415 - with it
     from shared.values import digest  # noqa: PLC0415 - with it
 
-    found = None if options.new or options.key else opened.workspace.interrupted(published, digest(dict(data)))
+    asked, chosen = digest(dict(data)), options.new or options.key
+    found = None if chosen else opened.workspace.interrupted(published, asked)
     if found is not None:
         opened.drive(found)
         return found, True
+    beside = None if chosen else opened.workspace.under_way(published, asked)
+    if beside:
+        opened.told["beside it"] = f"run {beside}, with the same input, under way in another process"
     mode = "audit" if options.audit else "enforce"
     request = StartRequest(TENANT, signature(), "cli", dict(data), options.key, published.version, mode)
     try:

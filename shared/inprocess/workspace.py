@@ -137,11 +137,17 @@ class Workspace:
 
     def interrupted(self, published: Published, digest: str) -> str | None:
         """Return the newest unfinished run of this version with this input that no process drives."""
+        return next((run for run in self._unfinished(published, digest) if self.locks.is_free(run)), None)
+
+    def under_way(self, published: Published, digest: str) -> str | None:
+        """Return the newest unfinished run of this version with this input that another process drives."""
+        return next((run for run in self._unfinished(published, digest) if not self.locks.is_free(run)), None)
+
+    def _unfinished(self, published: Published, digest: str) -> Iterator[str]:
         for run in self._newest(published.workflow):
             same = run.version == published.version and run.input.digest == digest and not run.parent
-            if same and not self._head(run.id).ended and self.locks.is_free(run.id):
-                return run.id
-        return None
+            if same and not self._head(run.id).ended:
+                yield run.id
 
     def _newest(self, workflow: str) -> Iterator[Run]:
         value = f"TENANT#{TENANT}#WORKFLOW#{workflow}"

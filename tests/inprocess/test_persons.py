@@ -60,3 +60,17 @@ def test_against_a_server_the_token_says_who(tmp_path, command):
     error = shell("approvals", command, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "--as", "ann", code=2)["error"]
     assert error["code"] == "wrong_usage"
     assert "the token says who decides" in error["message"]
+
+
+def test_the_same_command_in_another_shell_says_whose_run_it_starts_beside(tmp_path):
+    file = tmp_path / "four_eyes.yaml"
+    file.write_text(FILE.replace("NOT", "false"))
+    shell = Shell(tmp_path)
+    first = shell.watched("run", str(file))
+    try:
+        first.seen("gate_opened")
+        told = shell.words("run", str(file), "--until-human")
+        assert f"run {first.id}, with the same input, under way in another process" in told
+        assert "beside it" not in shell.words("run", str(file), "--new", "--until-human")
+    finally:
+        first.kill()
