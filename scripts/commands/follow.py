@@ -125,7 +125,7 @@ def _way_on(run: str, page: Page, child: str, *, until_human: bool) -> list[str]
 
 def _reason(asks: Sequence[Event]) -> str | None:
     """Return why a run is paused, by the last of the events after which a person may have to act."""
-    last = next((event for event in reversed(asks) if event["type"] != "gate_opened"), None)
+    last = next((event for event in reversed(asks) if event["type"].startswith("step_")), None)
     return str(last["data"].get("reason") or _UNKNOWN) if last else None
 
 
