@@ -25,7 +25,16 @@ from shared.runtime.sweep import SweepHost, of_tenant
 from shared.runtime.task import Task
 from shared.settings import Person
 from shared.tenants.tokens import Principal, issue_token
-from shared.testing import FakeEngine, FakeTools, FixedDefinitions, FrozenClock, MemoryBlobs, MemoryStore, Outbox
+from shared.testing import (
+    Bulletin,
+    FakeEngine,
+    FakeTools,
+    FixedDefinitions,
+    FrozenClock,
+    MemoryBlobs,
+    MemoryStore,
+    Outbox,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,7 +158,7 @@ class World:
     def sweep(self, asked: Any) -> Any:
         """Stand in for the function `sweep`."""
         stores = {"tenants": self.tokens, "catalogue": self.catalogue}
-        host = SweepHost(**self.parts(), **stores, machines=None, unwind_machine="unwind")
+        host = SweepHost(**self.parts(), **stores, machines=None, unwind_machine="unwind", events=Bulletin())
         return json.loads(json.dumps(of_tenant(host, asked, self.clock.now()).to_json()))
 
     @property
