@@ -90,10 +90,12 @@ def announce(host: GateHost, journal: Journal, gate: Gate) -> None:
         return
     seen = journal.read(["RUN", gate.sk])
     people = _people(host)
-    failures: list[str] = []
+    known, failures = gate, list[str]()
     for address in gate.recipients:
-        if address not in (*gate.mailed, *gate.to_ask) and address in people:
-            failures += _mail(host, journal, seen.run, gate, people[address])[1]
+        # As it is by now: another process may have written to some, and a person may have decided.
+        if known and address in people and address not in (*known.mailed, *known.to_ask):
+            known, failed = _mail(host, journal, seen.run, known, people[address])
+            failures += failed
     if failures and len(failures) == len(gate.recipients):
         raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
 
