@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from shared.ports import Announcement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
+    from shared.ledger.records import Gate, Run
     from shared.ports import Item
 
 PAUSED = "Run Paused"
@@ -44,7 +45,11 @@ _AGAIN = ("gate_edited", "gate_reminded", "gate_escalated")
 ANNOUNCED = (*PAUSING, "gate_opened", *_AGAIN)
 
 
-def owed(tenant: str, run: str, path: str, roles: Iterable[str], now: int) -> Announcement:
-    """Return what is announced of an open gate whose letters nobody writes: what its event has announced is lost."""
-    where = {"tenant": tenant, "run": run, "path": path, "at": now}
-    return Announcement(ASKED, f"run/{tenant}/{run}", {**where, "roles": list(roles), "again": True})
+def owed(run: Run, gate: Gate, seq: int, now: int) -> Announcement:
+    """Return what is announced of an open gate whose letters nobody writes: what its event has announced is lost.
+
+    ``seq`` is the number of the run's last event, ``now`` in milliseconds.
+    """
+    where = {"tenant": run.tenant, "run": run.id, "path": gate.path, "seq": seq, "at": now}
+    told = {"roles": list(gate.roles), "again": True, "tier": gate.tier}
+    return Announcement(ASKED, f"run/{run.tenant}/{run.id}", {**where, **told})

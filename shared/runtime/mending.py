@@ -153,7 +153,7 @@ def _gates(visit: Visit) -> Iterator[Finding]:
             if done:
                 yield visit.found("gate_due", done, gate.path)
         elif visit.events and is_forgotten(gate, now) and now < gate.expires:
-            visit.events.announce([owed(seen.run.tenant, seen.run.id, gate.path, gate.roles, now)])
+            visit.events.announce([owed(seen.run, gate, seen.head.seq, now)])
             yield visit.found("letters_unsent", "announced", gate.path)
 
 

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 TENANT = "acme"
 FIONA = Person(name="Fiona Ångström", initials="FÅ", email="fiona@example.com")
 OMAR = Person(name="Omar Lead", initials="OL", email="omar@example.com")
-APPROVERS = {"finance": (FIONA, OMAR)}
+LENA = Person(name="Lena <Lead>", initials="LL", email="lena@example.com")
+APPROVERS = {"finance": (FIONA, OMAR), "lead": (LENA, OMAR)}
 KEY = b"k" * 32
 URL = "http://localhost:4566/_aws/execute-api/a1b2c3"
 INVOICE = {
