@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from faults import Stalling, Tap
 from invariants import check
 from machine import LAMBDA_SECONDS, UNWIND, Execution, Killed, World
+from stream import asks_again, wanted
 
 from shared.compiler import unwind_machine
 from shared.errors import Conflict
@@ -47,25 +48,12 @@ if TYPE_CHECKING:
     from shared.compiler import Unit
     from shared.ledger.nested import Failure
     from shared.ledger.records import Gate, Run, Step
-    from shared.ports import Key
     from shared.runtime.waits import Arrival
 
 PATIENCE = 3
 """How often people let a step that is beyond a limit try again."""
 PAUSE = 600
 """Seconds after which people look at a run again."""
-
-
-def wanted(item: dict[str, Any]) -> bool:
-    """Tell whether the filters of the stream's mapping let a record through."""
-    decided = item["sk"].startswith("GATE#") and item["status"] in {"approved", "rejected"}
-    return item["sk"] == "HEAD" or decided or (item["sk"].startswith("PARK#") and bool(item.get("answer")))
-
-
-def asks_again(key: Key, item: dict[str, Any]) -> bool:
-    """Tell whether a record leads to an announcement that the function hears of which writes letters."""
-    told = announcement({**item, "pk": key.pk, "sk": key.sk})
-    return told is not None and bool(told.detail.get("again"))
 
 
 @dataclass

@@ -1,94 +1,41 @@
-"""Reminders and tiers of gates: what time makes of who may decide, who is written to, and that each is once."""
+"""Reminders and tiers of gates: what time makes of who may decide, who is written to, wherever a gate stands."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 from bodies import loop, manifest, tool
 from invariants import check
 from machine import FINANCE, LEADS, UNWIND, World
+from patience import (
+    ASKED,
+    BEN,
+    EDIT,
+    FATIMA,
+    HOUR,
+    LEAD,
+    LENA,
+    REMINDED,
+    TIERS,
+    asking,
+    hear,
+    letters,
+    passes,
+    says,
+    told,
+)
 
 from shared.compiler import compile_manifest
-from shared.errors import Conflict, Forbidden, PermanentFailure, TransientFailure
-from shared.events.rules import announcement
+from shared.errors import Conflict, Forbidden
 from shared.ledger.attributes import encode_item
-from shared.manifest import Edge, Limits, StepPlan
-from shared.runtime.announcing import ask_again, look
+from shared.manifest import StepPlan
 from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
-from shared.runtime.mending import mend
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.task import Task
-from shared.runtime.tiers import CLAIM, PATIENCE, due
+from shared.runtime.tiers import due
 from shared.settings import Person
 from shared.testing import FakeModels, FakeTools
-
-FATIMA, BEN = (person.email for person in FINANCE)
-(LENA,) = (person.email for person in LEADS)
-HOUR = 3600
-TIERS = {"remind_after": 4.0 * HOUR, "escalate": [{"after": 8.0 * HOUR, "to": ["finance_lead"]}]}
-EDIT = {"type": "object", "properties": {"sum": {"type": "integer"}}}
-
-
-def asking(do=None, *, timeout=24.0 * HOUR, people=None, **gate):
-    """Return a world whose gate approves a payment, waiting for people; and its execution."""
-    spec = {"approves": "pay", "approvers": ["finance"], "on_expiry": "reject", "subject": "Pay?", **TIERS, **gate}
-    asked = StepPlan("g", "human_gate", (), dependents=("pay",), timeout=timeout, on_error="fail", spec=spec)
-    call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": None}
-    pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
-    made = replace(manifest(asked, pay), budget=Limits(usd=10**9, tokens=1000, steps=20, active_time=600.0))
-    tools = FakeTools({"pay": do or (lambda given, _: given["sum"])})
-    w = World(compile_manifest(made), FakeModels(lambda _: ""), tools)
-    if people:
-        object.__setattr__(w.gates, "approvers", people)
-    return w, w.start({})
-
-
-def sweep(w):
-    """Visit the run as the sweeper does, and let the stream announce what it wrote. Returns what was found and done."""
-    before = w.head.seq
-    found = [(one.what, one.done) for one in mend(w.steps, w.tenant, w.run, UNWIND, w.bus) if one.what in WATCHED]
-    hear(w, before)
-    return found
-
-
-WATCHED = {"gate_due", "letters_unsent"}
-
-
-def hear(w, before):
-    """Let the function that writes letters hear of the events after number ``before``, and of the bus."""
-    fresh = [{**event.to_item(), "pk": w.journal.pk, "sk": event.sk} for event in w.journal.events(after=before)]
-    for one in (*filter(None, map(announcement, fresh)), *w.bus.announced):
-        if one.detail.get("again"):
-            ask_again(w.gates, one.detail)
-    w.bus.announced.clear()
-
-
-def passes(w, hours):
-    w.clock.sleep(hours * HOUR)
-    return sweep(w)
-
-
-def letters(w):
-    return [(message.to, message.subject.partition(":")[0]) for message in w.mail.messages]
-
-
-def says(w, by, decision="approved", **more):
-    known = w.records.gate("g")
-    return decide_gate(
-        w.steps, w.journal, "g", Word(decision, by, **{"digest": known.digest, "request": known.id} | more)
-    )
-
-
-def told(w, *kinds):
-    return [event for event in w.journal.events() if event.type in kinds]
-
-
-ASKED = [(BEN, "asked"), (FATIMA, "asked")]
-REMINDED = [(BEN, "reminder"), (FATIMA, "reminder")]
-LEAD = [(LENA, "escalation")]
 
 
 def test_a_tier_is_reminded_once_and_the_next_one_begins_and_is_reminded_too():
@@ -213,152 +160,6 @@ def test_a_later_tier_whose_only_person_started_the_run_is_no_mistake():
     people = {"finance": FINANCE, "finance_lead": (Person("Alex", "A", "alex@example.test"),)}
     w, _ = asking(people=people, not_initiator=True)
     assert passes(w, 9) == [("gate_due", "escalated")]
-    assert letters(w) == ASKED
-
-
-# --- races and deaths -------------------------------------------------------------------------------------------------
-
-
-def test_a_decision_that_comes_first_leaves_nothing_to_escalate():
-    w, run = asking()
-    w.clock.sleep(9 * HOUR)
-    w.store.before_commit = lambda writes: _decide_first(w, writes)
-    assert sweep(w) == []
-    assert w.records.gate("g").tier == 1
-    assert letters(w) == ASKED
-    assert run.go().status == "SUCCEEDED"
-    check(w)
-
-
-def _decide_first(w, writes):
-    if any(write.key.sk == "GATE#g" for write in writes):
-        w.store.before_commit = list
-        says(w, FATIMA)
-
-
-def test_a_decision_that_comes_second_reads_again_and_counts():
-    w, run = asking()
-    w.clock.sleep(9 * HOUR)
-
-    def escalate(writes):
-        if any(write.key.sk == "GATE#g" for write in writes):
-            w.store.before_commit = list
-            sweep(w)
-
-    w.store.before_commit = escalate
-    assert says(w, FATIMA).status == "approved"
-    gate = w.records.gate("g")
-    assert (gate.tier, gate.by) == (2, FATIMA)
-    assert run.go().status == "SUCCEEDED"
-    check(w)
-
-
-def test_two_sweepers_and_a_repeated_announcement_write_to_nobody_twice():
-    w, _ = asking()
-    w.clock.sleep(9 * HOUR)
-    before = w.head.seq
-    sweep(w)
-    sweep(w)
-    hear(w, before)
-    assert letters(w) == ASKED + LEAD
-    assert len(told(w, "gate_escalated")) == 1
-
-
-def test_of_two_processes_at_once_one_writes_the_letters():
-    w, _ = asking()
-    w.clock.sleep(5 * HOUR)
-    about = {"tenant": w.tenant, "run": w.run, "path": "g"}
-    send = w.mail.send
-
-    def beside(message):
-        w.mail.send = send
-        ask_again(w.gates, about)
-        send(message)
-
-    w.mail.send = beside
-    sweep(w)
-    assert letters(w) == ASKED + REMINDED
-
-
-def test_a_tier_that_begins_while_letters_are_written_is_told_by_the_same_process():
-    w, _ = asking()
-    w.clock.sleep(7.99 * HOUR)
-    send = w.mail.send
-
-    def meanwhile(message):
-        w.mail.send = send
-        w.clock.sleep(60)
-        mend(w.steps, w.tenant, w.run, UNWIND, w.bus)
-        send(message)
-
-    w.mail.send = meanwhile
-    sweep(w)
-    assert sorted(letters(w)) == sorted(ASKED + REMINDED + LEAD)
-
-
-def test_letters_whose_announcement_was_lost_are_announced_by_the_next_sweep():
-    w, _ = asking()
-    w.clock.sleep(9 * HOUR)
-    mend(w.steps, w.tenant, w.run, UNWIND, w.bus)  # and no stream hears of it
-    assert sweep(w) == [("letters_unsent", "announced")]
-    assert letters(w) == ASKED + LEAD
-    assert sweep(w) == []
-
-
-def test_a_process_that_dies_between_letters_leaves_the_rest_to_who_comes_later():
-    w, _ = asking()
-    w.clock.sleep(5 * HOUR)
-    send = w.mail.send
-
-    def dies(message):
-        if message.to == FATIMA:
-            raise KeyboardInterrupt
-        send(message)
-
-    w.mail.send = dies
-    with pytest.raises(KeyboardInterrupt):
-        sweep(w)
-    w.mail.send = send
-    assert sweep(w) == [], "it may be alive"
-    w.clock.sleep((CLAIM + PATIENCE) / 1000)
-    assert sweep(w) == [("letters_unsent", "announced")]
-    assert letters(w) == ASKED + REMINDED
-
-
-def test_mail_that_is_down_is_tried_again_and_an_address_that_is_refused_is_not():
-    w, _ = asking()
-    w.clock.sleep(5 * HOUR)
-    w.mail.failure = TransientFailure("down")
-    with pytest.raises(TransientFailure):
-        sweep(w)
-    assert sweep(w) == []
-    w.clock.sleep(PATIENCE / 1000)
-    w.mail.failure = PermanentFailure("no such address")
-    with pytest.raises(TransientFailure):
-        sweep(w)
-    w.mail.failure = None
-    w.clock.sleep(PATIENCE / 1000)
-    assert sweep(w) == []
-    assert letters(w) == ASKED
-    assert len(told(w, "gate_mail_failed")) == 4
-
-
-def test_who_is_no_approver_any_more_gets_no_letter_and_keeps_nobody_waiting():
-    w, _ = asking()
-    object.__setattr__(w.gates, "approvers", {"finance": FINANCE[:1], "finance_lead": ()})
-    passes(w, 5)
-    passes(w, 4)
-    assert letters(w) == [*ASKED, (FATIMA, "reminder")]
-    assert passes(w, 1) == []
-
-
-def test_nothing_is_reminded_or_escalated_once_the_run_ends_or_the_gate_has_expired():
-    w, _ = asking()
-    w.clock.sleep(9 * HOUR)
-    request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
-    assert look(w.gates, w.journal, "g").tier == 1
-    w, _ = asking()
-    assert passes(w, 25) == []
     assert letters(w) == ASKED
 
 
