@@ -84,7 +84,7 @@ def goes_out_again(play: Play, fault: Fault) -> bool:
 
 def letters_wrong(play: Play, spare: int) -> str | None:
     """Return what is wrong with the letters of gates that escalate: above ``spare`` twice, or one missing."""
-    gates = [gate for gate in play.world.records.gates() if gate.tiers]
+    gates = [gate for gate in play.world.records.gates() if gate.tier > 1]
     sent = Counter((message.to, message.subject) for message in play.world.mail.messages)
     twice = {one: number for one, number in sent.items() if number > 1}
     if gates and sum(twice.values()) - len(twice) > spare:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bodies import manifest, tool
-from house import House
+from house import FINANCE, House
 from shell import Shell
 
 from shared.compiler import compile_manifest
-from shared.manifest import StepPlan
+from shared.inprocess.handlers import UNWIND
+from shared.manifest import Edge, StepPlan
 from shared.runtime.gates import Word, decide_gate
+from shared.runtime.parking import Order, resume_step
+from shared.runtime.task import Task
 from shared.testing import FakeModels, FakeTools
 
 HOUR = 3600
@@ -114,3 +117,33 @@ def test_a_killed_process_takes_its_timers_up_again_and_the_terminal_tells(tmp_p
     assert (gate["tier"], gate["roles"], gate["next_tier"]) == (2, ["finance", "finance_lead"], None)
     assert "(tier 2)" in shell.words("approvals", "list", "--in-process")
     assert shell("approvals", "approve", run, "--as", "lena")["tier"] == 2
+
+
+def test_a_call_that_is_asked_for_once_more_is_reminded_of_as_well():
+    spec = {**SPEC, "approves": "pay"}
+    gate = StepPlan("g", "human_gate", (), dependents=("pay",), timeout=24.0 * HOUR, on_error="fail", spec=spec)
+    call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": None}
+    pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
+    lost = []
+
+    def loses_one(given, _):
+        if not lost:
+            lost.append(given)
+            raise TimeoutError
+        return given["sum"]
+
+    made = compile_manifest(manifest(gate, pay)).manifest
+    house = House((made,), FakeModels(lambda _: ""), FakeTools({"pay": loses_one})).start({}, patience=1)
+    until(house, 9)
+    decide_gate(house.steps, house.journal, "g", Word("approved", FINANCE[0].email))
+    house.go(600)
+    assert house.step("pay").status == "unknown"
+    before = len(turns(house))
+    task = Task("", "pay", "", house.run, house.tenant, "w", 1, 1, "", "", 0)
+    resume_step(house.steps, task, Order("did_not_happen", "ops"), UNWIND)
+    house.go(1)
+    assert house.journal.read(["GATE#g"]).gate("g").tier == 1
+    until(house, 9)
+    assert turns(house)[before:] == ["gate_reminded", "gate_escalated"]
+    decide_gate(house.steps, house.journal, "g", Word("approved", FINANCE[0].email))
+    assert house.go(1).head.ended == "completed"
