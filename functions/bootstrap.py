@@ -183,7 +183,8 @@ def project_host() -> ProjectHost:
 @cache
 def sweep_host() -> SweepHost:
     """Return the host of ``sweep``."""
-    from shared.publishing.aws import StepFunctionsMachines  # noqa: PLC0415 - only this function sweeps
+    from shared.events.aws import EventBridge  # noqa: PLC0415 - only this function sweeps
+    from shared.publishing.aws import StepFunctionsMachines  # noqa: PLC0415
     from shared.runtime.sweep import SweepHost  # noqa: PLC0415
 
     environment = settings.SweepEnvironment.read(os.environ)
@@ -193,6 +194,7 @@ def sweep_host() -> SweepHost:
         catalogue=_table(environment.definitions_table),
         machines=StepFunctionsMachines(client("stepfunctions")),
         unwind_machine=environment.unwind_machine,
+        events=EventBridge(client("events"), environment.event_bus),
     )
 
 

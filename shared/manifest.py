@@ -121,7 +121,8 @@ class StepPlan:
       reconcile {tool, with, found, conclusive_after (s)} or None; of an agent: description, parameters (JSON Schema)
     - transform: set
     - router: strategy, routes [{to, when|above|description}], default, model, prompt, value
-    - human_gate: approves, approvers, subject, show, on_expiry, not_initiator, channels; edit (JSON Schema), quorum (1)
+    - human_gate: approves, approvers, subject, show, on_expiry, not_initiator, channels; edit (JSON Schema), quorum
+      (1), remind_after (s), escalate [{after (s), to}]
     - sub_workflow: workflow, version (None = the latest), with
     - map: over, as, max_concurrency (0 = unlimited), on_failure ("fail_fast", "collect_all" or {quorum}), collect,
       max_items (None until the compiler has set it: nothing bounds the list)

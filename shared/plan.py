@@ -306,9 +306,16 @@ def _spec(step: Agent | Transform | Router | Gate | Loop | Wait | SubWorkflow) -
             given |= {"approvers": list(step.approvers), "channels": list(step.channels)}
             # Only where it is said: versions that were published before these fields existed stay comparable.
             own = {"edit": step.edit} if step.edit else {}
-            return given | own | ({"quorum": step.quorum} if step.quorum > 1 else {})
+            return given | own | _tiers(step) | ({"quorum": step.quorum} if step.quorum > 1 else {})
         case _:
             return _spec_around(step)
+
+
+def _tiers(gate: Gate) -> dict[str, Any]:
+    """Return when a gate reminds and escalates, where it does."""
+    tiers = [{"after": tier.after, "to": list(tier.to)} for tier in gate.escalate]
+    reminds = {} if gate.remind_after is None else {"remind_after": gate.remind_after}
+    return reminds | ({"escalate": tiers} if tiers else {})
 
 
 def _spec_around(step: Loop | Wait | SubWorkflow) -> dict[str, Any]:

@@ -200,10 +200,14 @@ class ProjectEnvironment(Environment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepEnvironment(Attesting):
-    """``sweep`` goes round all open runs and mends what nobody else would; it prunes versions nobody needs."""
+    """``sweep`` goes round all open runs and mends what nobody else would; it prunes versions nobody needs.
+
+    ``event_bus`` is the name of the bus on which it announces gates whose letters nobody writes.
+    """
 
     tenants_table: str
     unwind_machine: str
+    event_bus: str
 
 
 class PublishEnvironment(Environment):

@@ -59,6 +59,8 @@ _TRACING = (
     "xray:PutTraceSegments",
 )
 _ENDED = ["SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
+_PAUSING = ("step_paused", "step_unknown")
+_ASKING = ("gate_opened", "gate_edited", "gate_reminded", "gate_escalated")
 # Every change of a head; decisions; answers to paused steps; events after which a person has to act (ANNOUNCED).
 _FOLLOWED: tuple[dict[str, Any], ...] = (
     {"Keys": {"sk": {"S": ["HEAD"]}}},
@@ -66,7 +68,7 @@ _FOLLOWED: tuple[dict[str, Any], ...] = (
     {"Keys": {"sk": {"S": [{"prefix": "PARK#"}]}}, "NewImage": {"answer": {"S": [{"exists": True}]}}},
     {
         "Keys": {"sk": {"S": [{"prefix": "EVENT#"}]}},
-        "NewImage": {"type": {"S": ["step_paused", "step_unknown", "gate_opened", "gate_edited"]}},
+        "NewImage": {"type": {"S": [*_PAUSING, *_ASKING]}},
     },
 )
 # The longest that Lambda allows; a step's own time-out is enforced by its task's TimeoutSeconds.
@@ -150,8 +152,8 @@ class EngineStack(Stack):
         return gate.may("ses:SendEmail", on=self._sender_identities())
 
     def _asked_again_rule(self) -> events.Rule:
-        # No machine delivers a gate that is open once more: its step waits further on.
-        about, again = "A gate is open once more, or what it asks for was changed", {"again": [True]}
+        # No machine delivers a gate that is open once more, or whose next tier has begun: its token stays as it is.
+        about, again = "A gate is open once more, was changed, reminded of or escalated", {"again": [True]}
         pattern = events.EventPattern(source=["signalbox"], detail_type=["Approval Requested"], detail=again)
         return events.Rule(self, "AskedAgain", description=about, event_bus=self.data.bus, event_pattern=pattern)
 
@@ -222,13 +224,19 @@ class EngineStack(Stack):
 
     def _sweep(self) -> Function:
         data = self.data
-        own = {"tenants_table": data.tenants.table_name, "unwind_machine": self.grants.unwind_machine}
+        own = {
+            "tenants_table": data.tenants.table_name,
+            "unwind_machine": self.grants.unwind_machine,
+            "event_bus": data.bus.event_bus_name,
+        }
         sweep = self._function("sweep", SweepEnvironment, "mends runs that nobody goes on with", _SWEEP_SECONDS, **own)
         self.grants.write(sweep, data.runs, data.definitions).search(sweep, data.runs, "by_state")
         self.grants.read(sweep, data.tenants).write_blobs(sweep, data.blobs)
         for machine_ in (self.grants.machines, self.grants.unwind_machine):
             self.grants.start(sweep, machine_).describe(sweep, machine_)
         self.grants.answer_tasks(sweep)
+        # Where a gate's letters were lost on their way, it asks for them once more.
+        sweep.may("events:PutEvents", on=[data.bus.event_bus_arn])
         sweep.may("states:DeleteStateMachineVersion", on=[self.grants.machines, f"{self.grants.machines}:*"])
         sweep.may("states:DeleteStateMachine", on=[self.grants.machines])
         rule = events.Rule(

@@ -45,7 +45,7 @@ def list_(
             a["id"],
             a["workflow"],
             show.escaped(" ".join(a["subject"].split())),
-            ", ".join(a["roles"]),
+            ", ".join(a["roles"]) + (f" (tier {a['tier']})" if a["tier"] > 1 else ""),
             show.count(a),
             age(a["opened_at"]),
         )

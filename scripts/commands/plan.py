@@ -206,7 +206,8 @@ def _apart(path: str, plan: "StepPlan") -> dict[str, Any]:
 
 def _gate(path: str, spec: Any, timeout: float) -> dict[str, Any]:
     kept = {name: spec.get(name) for name in ("approves", "approvers", "on_expiry")}
-    return {"path": path, **kept, "quorum": spec.get("quorum", 1), "timeout": timeout}
+    later = {"remind_after": spec.get("remind_after"), "escalate": [dict(tier) for tier in spec.get("escalate", ())]}
+    return {"path": path, **kept, "quorum": spec.get("quorum", 1), "timeout": timeout, **later}
 
 
 def _usd(nano: int) -> str:
@@ -273,7 +274,10 @@ def _gate_words(gate: dict[str, Any]) -> str:
     approves = f" approves {gate['approves']}" if gate["approves"] else ""
     people = f"{gate['quorum']} of " if gate["quorum"] > 1 else ""
     whom = f"{people}{', '.join(gate['approvers'])}"
-    return f"{gate['path']}{approves} ({whom}, {_time(gate['timeout'])}, then {gate['on_expiry']})"
+    reminds = [f"reminded after {_time(gate['remind_after'])}"] if gate["remind_after"] else []
+    tiers = [f"after {_time(tier['after'])} {', '.join(tier['to'])} too" for tier in gate["escalate"]]
+    told = ", ".join([whom, *reminds, *tiers, _time(gate["timeout"])])
+    return f"{gate['path']}{approves} ({told}, then {gate['on_expiry']})"
 
 
 def _agent_words(agent: dict[str, Any]) -> str:

@@ -134,6 +134,18 @@ def count(found: View) -> str:
     return f"{len(found['approved_by'])} of {found['quorum']}"
 
 
+def _timers(found: View) -> dict[str, str]:
+    """Return what time has made of a request, and makes of it next."""
+    later, rows = found["next_tier"], dict[str, str]()
+    if found["tier"] > 1:
+        rows["tier"] = f"{found['tier']}: it was escalated"
+    if found["reminded_at"]:
+        rows["reminded"] = str(found["reminded_at"])
+    if later:
+        rows["escalates"] = f"to {', '.join(later['roles'])} at {later['at']}"
+    return rows
+
+
 def _voters(found: View) -> str:
     voters = [escaped(vote["by"]) for vote in found["approved_by"]]
     return f": {', '.join(voters)}" if voters else ""
@@ -147,7 +159,7 @@ def approval(found: View) -> None:
         "status": state(found["status"]),
         "asked of": ", ".join(found["roles"]),
         "until": str(found["expires_at"]),
-    }
+    } | _timers(found)
     if found["approves"]:
         rows["lets run"] = f"{escaped(found['approves'])}: {escaped(found['tool'])} ({found['risk']})"
         rows["digest"] = str(found["digest"])

@@ -187,12 +187,25 @@ def _gate(path: str, event: Event, _took: float | None) -> str:
 
 
 def _mailed(path: str, event: Event, _took: float | None) -> str:
-    return f"{_head(' ', path)} [dim]mail to {plain(event['data'].get('to'))}[/]"
+    data = event["data"]
+    why = f" ({plain(data['why'])})" if data.get("why") else ""
+    return f"{_head(' ', path)} [dim]mail to {plain(data.get('to'))}{why}[/]"
 
 
 def _unmailed(path: str, event: Event, _took: float | None) -> str:
     data = event["data"]
     return f"{_head('[red]![/]', path)} no mail to {plain(data.get('to'))}: {plain(data.get('error'))}"
+
+
+def _reminded(path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    return f"{_head('[yellow]●[/]', path)} reminded: {plain(', '.join(data['roles']))} may decide"
+
+
+def _escalated(path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    who = f"{plain(', '.join(data['roles']))} may decide now"
+    return f"{_head('[yellow]▲[/]', path)} escalated to {plain(', '.join(data['added']))} (tier {data['tier']}): {who}"
 
 
 def _decided(path: str, event: Event, _took: float | None) -> str:
@@ -290,6 +303,8 @@ _TOLD: dict[str, Teller] = {
     "gate_opened": _gate,
     "gate_mailed": _mailed,
     "gate_mail_failed": _unmailed,
+    "gate_reminded": _reminded,
+    "gate_escalated": _escalated,
     "gate_decided": _decided,
     **dict.fromkeys(("gate_voted", "gate_edited"), _voted),
     "budget_refused": _refused,
@@ -325,7 +340,7 @@ LEFT_OUT = frozenset(
     }
 )
 """Events that get no line, each for a reason."""
-ASKING = frozenset({"gate_opened", "step_paused", "step_unknown"})
+ASKING = frozenset({"gate_opened", "gate_reminded", "gate_escalated", "step_paused", "step_unknown"})
 """Events after which a person may have to act."""
 _OPENING = frozenset({"step_opened", "gate_opened", "map_entered", "loop_iteration", "child_started", "wait_started"})
 _SETTLING = frozenset({"step_completed", "step_skipped"})

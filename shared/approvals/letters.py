@@ -11,11 +11,13 @@ from shared.approvals.links import Link, sign
 from shared.approvals.show import RISKS, counted, exact, groups, moment, one_line, templates
 from shared.errors import PermanentFailure
 from shared.ports import Message
+from shared.runtime.tiers import why
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.ledger.records import Gate, Run
+    from shared.runtime.tiers import Why
     from shared.settings import Person
 
 LINK_LIFE = 30 * 24 * 3600 * 1000
@@ -23,6 +25,11 @@ LINK_LIFE = 30 * 24 * 3600 * 1000
 _ADDRESS = re.compile(r"[^\s@<>,;\"]+@[^\s@<>,;\"]+", re.ASCII)
 _HEADERS = {"Auto-Submitted": "auto-generated"}
 _LONGEST = 4000
+_SUBJECTS: dict[Why, str] = {
+    "asked": "Decision needed",
+    "reminder": "Reminder, decision still needed",
+    "escalation": "Escalated to you, decision needed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +43,11 @@ class LetterWriter:
         """Return the mail for ``person``. Raises PermanentFailure when their address cannot be one."""
         if _ADDRESS.fullmatch(person.email) is None:
             raise PermanentFailure(f"{person.email!r} is no mail address. Correct it among the approvers.")
-        facts = self._facts(gate, run, person, shown)
+        reason = why(gate, person.email)
+        facts = {**self._facts(gate, run, person, shown), "why": reason, "opened": moment(gate.opened)}
         return Message(
             to=person.email,
-            subject=one_line(f"Decision needed: {gate.subject}", 160),
+            subject=one_line(f"{_SUBJECTS[reason]}: {gate.subject}", 160),
             text=templates().get_template("letter.txt").render(facts),
             html=templates().get_template("letter.html").render(facts),
             headers=_HEADERS,

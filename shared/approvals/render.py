@@ -28,7 +28,7 @@ from shared.approvals.show import (
     visible,
 )
 from shared.budget.rules import NANO
-from shared.runtime import views
+from shared.runtime import tiers, views
 from shared.runtime.votes import EXPIRY, voted
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ def _facts(visit: Visit, form: Form | None, faults: Mapping[str, str]) -> dict[s
         "excluded": gate.excluded == visit.person.email,
         "person": visit.person,
         "asked": asked(gate, visit.host.approvers),
+        "tier": gate.tier,
+        "since": moment(gate.since),
+        "next_tier": _next_tier(visit),
         "workflow": run.workflow,
         "version": run.version,
         "run": run.id,
@@ -94,6 +97,11 @@ def _facts(visit: Visit, form: Form | None, faults: Mapping[str, str]) -> dict[s
         "form": {"signature": form.signature[:200] if form else "", "note": form.note if form else ""},
         "faults": dict(faults),
     }
+
+
+def _next_tier(visit: Visit) -> dict[str, Any] | None:
+    tier, begins = tiers.following(visit.gate), tiers.begins(visit.gate)
+    return {"at": moment(begins), "roles": tier["roles"]} if tier and begins and not visit.over else None
 
 
 def _approvals(visit: Visit) -> dict[str, Any]:

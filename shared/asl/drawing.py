@@ -76,7 +76,7 @@ def _label(plan: StepPlan) -> str:
         case "loop":
             return f"{plan.id} · until {plan.spec['until']}, at most {plan.spec['max_iterations']} times{_limits(plan)}"
         case "human_gate":
-            return f"{plan.id} · {', '.join(plan.spec.get('approvers', ()))} decide"
+            return f"{plan.id} · {_deciders(plan)}"
         case "tool" if plan.risk != "read":
             return f"{plan.id} · {plan.risk}"
         case "sub_workflow":
@@ -87,6 +87,12 @@ def _label(plan: StepPlan) -> str:
         "" if plan.join == "all" else f" · {plan.join if plan.join == 'any' else f'{plan.join} of {len(plan.needs)}'}"
     )
     return f"{plan.id}{join}{f' · when {plan.when}' if plan.when else ''}"
+
+
+def _deciders(plan: StepPlan) -> str:
+    """Return who decides a gate, and who may later besides."""
+    later = (f", after {spelled(tier['after'])} {', '.join(tier['to'])} too" for tier in plan.spec.get("escalate", ()))
+    return f"{', '.join(plan.spec.get('approvers', ()))} decide{''.join(later)}"
 
 
 def _limits(plan: StepPlan) -> str:

@@ -101,9 +101,15 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "edit": "JSON Schema of the arguments of the approved step that a person may change while approving it.",
         "quorum": "How many different people must approve exactly the same. One who rejects rejects it.",
         "timeout": "How long the gate stays open.",
+        "remind_after": "Once in each tier, after so long without a decision, who has not voted is reminded.",
+        "escalate": "Who may decide as well, and after how long: tiers of roles, from the earliest to the latest.",
         "on_expiry": "What happens when nobody decides in time.",
         "not_initiator": "true: whoever started the run cannot decide.",
         "channels": "How approvers are told: email, console or both.",
+    },
+    "Tier": {
+        "after": "How long after the gate opened.",
+        "to": "Roles that may decide from then on, besides those of before.",
     },
     "SubWorkflow": {
         "workflow": "Name of the workflow to run.",

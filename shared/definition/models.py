@@ -220,9 +220,17 @@ Channels = Annotated[
 ]
 
 
+class Tier(Model):
+    """Who may decide a gate besides, ``after`` so many seconds from its opening."""
+
+    after: Seconds
+    to: Names
+
+
 class Gate(Step):
     """A decision by a person. ``timeout`` is how long the gate stays open, in seconds (24 hours).
 
+    ``remind_after`` (s) counts from the beginning of each tier: the ``approvers`` first, then those in ``escalate``.
     ``edit`` is the JSON Schema of changes to the arguments of the step that it ``approves``.
     """
 
@@ -234,6 +242,8 @@ class Gate(Step):
     edit: Schema | None = None
     quorum: Count = 1
     timeout: Seconds = 86_400.0
+    remind_after: Seconds | None = None
+    escalate: Annotated[tuple[Tier, ...], Field(min_length=1)] = ()
     on_expiry: Literal["reject", "approve", "fail", "pause"] = "reject"
     not_initiator: StrictBool = False
     channels: Channels = ("email", "console")

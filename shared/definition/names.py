@@ -21,7 +21,6 @@ CEL_RESERVED = frozenset(
 STEP_TYPES = ("agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait")
 LATER_FIELDS: dict[str, frozenset[str]] = {
     "Workflow": frozenset({"triggers"}),
-    "Gate": frozenset({"remind_after", "escalate"}),
 }
 """Fields of the design that a later version reads. They are refused rather than silently ignored."""
 

@@ -26,6 +26,7 @@ from shared.inprocess.places import Places
 from shared.inprocess.seats import Seats
 from shared.inprocess.tasks import begin, make_task, takes_place
 from shared.inprocess.tick import Ticks
+from shared.inprocess.tiers import Tiers
 from shared.inprocess.timers import Timers
 from shared.inprocess.walks import Walks
 from shared.inprocess.watch import POKE, Watch
@@ -76,6 +77,7 @@ class InProcess(Engine):
         self.hub = Hub(self.ticks, workers, self._stand_still)
         self.calls: dict[Walk, tuple[int, Live, int]] = {}
         self.timers = Timers()
+        self.tiers = Tiers(self)
         self.places = Places(self, tenant, release)
         self._walks = Walks(self)
         self._watch = Watch(self, changed)
@@ -288,6 +290,7 @@ class InProcess(Engine):
             live.parked[do.token] = walk
             if until:
                 self.timer(live.id, do.token, until)
+            self.tiers.watch(live, walk)
             self.rest(live)
         return _ELSEWHERE
 

@@ -104,6 +104,13 @@ class Places:
             self._fresh.add(live.id)
         self._engine.ticks.forget(run_partition(self._tenant, live.id))
 
+    def leave(self, run: str) -> None:
+        """Keep no records of a run in memory that were only looked at: nothing of it moves."""
+        with self._guard:
+            parked = not isinstance(self._places.get(run), Live)
+        if parked:
+            self._engine.ticks.forget(run_partition(self._tenant, run))
+
     def drop(self, live: Live) -> None:
         """Forget a run that has ended, or that cannot go on here, and give its lease back."""
         with live.lock, self._guard:

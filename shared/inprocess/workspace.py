@@ -85,7 +85,8 @@ class Workspace:
         ports: dict[str, Any] = {**self.ports(engine), "store": self.ticks}
         models, tools = AwayModels(models, engine.hub), AwayTools(tools, engine.hub)
         secrets = EnvironmentSecrets()
-        gates = LocalGateHost(**ports, mail=NoMail(), letters=_no_letter, approvers=Anybody(), secrets=secrets)
+        people: dict[str, Any] = {"mail": NoMail(), "letters": _no_letter, "approvers": Anybody(), "ends": True}
+        gates = LocalGateHost(**ports, **people, secrets=secrets)
         return Handlers(LocalStepHost(**ports, models=models, tools=tools, secrets=secrets), gates)
 
     def host(self, engine: Engine) -> Host:

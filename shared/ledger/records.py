@@ -11,6 +11,7 @@ from dataclasses import field
 from typing import Any, ClassVar, Literal
 
 from shared.frozen import frozen_record
+from shared.ledger.gate import Gate
 from shared.ledger.nested import NOTHING, Amount, Call, Failure
 from shared.ledger.record import Record
 from shared.values import Value
@@ -229,53 +230,6 @@ class Step(Record):
     def uncertain(self) -> bool:
         """Whether its last call may have had its effect although it failed."""
         return self.call is not None and self.failure is not None and self.failure.uncertain
-
-
-@frozen_record
-class Gate(Record):
-    """One request for a person's decision, bound by ``digest`` to what will run, and to one ``dispatch`` of it.
-
-    ``edit`` is the schema of changes that people may make. The last ``changes`` were made to the arguments whose digest
-    is ``edited``; ``arguments`` and ``digest`` are of what they came to. ``votes`` are the approvals of these
-    arguments so far, as ``{by, at, note}``; ``quorum`` of them approve the gate.
-    """
-
-    NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value, "edit": Value, "changes": Value}
-
-    id: str
-    path: str
-    step: str
-    status: Literal["open", "approved", "rejected", "expired", "cancelled"] = "open"
-    token: str = ""
-    entry: str = ""
-    approves: str | None = None
-    tool: str | None = None
-    risk: str | None = None
-    arguments: Value | None = None
-    digest: str = ""
-    dispatch: int = 1
-    subject: str = ""
-    show: Value | None = None
-    roles: tuple[str, ...] = ()
-    recipients: tuple[str, ...] = ()
-    mailed: tuple[str, ...] = ()
-    excluded: str | None = None
-    opened: int = 0
-    expires: int = 0
-    decided: int | None = None
-    by: str | None = None
-    note: str = ""
-    edit: Value | None = None
-    edited: str = ""
-    changes: Value | None = None
-    quorum: int = 1
-    votes: tuple[dict[str, Any], ...] = ()
-    tenant_pending: str | None = None
-
-    @property
-    def sk(self) -> str:
-        """The sort key inside the run's partition."""
-        return f"GATE#{self.path}"
 
 
 @frozen_record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -9,6 +10,7 @@ from shared import values
 from shared.errors import PermanentFailure, StepFailure, StepTimeout, TransientFailure
 from shared.runtime.host import NO_SECRETS, Host
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.tiers import DELIVERY, claimed, told, turn, untold, why
 from shared.runtime.votes import same_person
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from shared.ledger.records import Gate, Run
     from shared.manifest import StepPlan
     from shared.ports import Mail, Message, Secrets
+    from shared.runtime.tiers import Tier
     from shared.settings import Person
 
 
@@ -30,63 +33,140 @@ class Letters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GateHost(Host):
-    """The ports of the function that opens gates. ``approvers`` maps a role to its people."""
+    """The ports of the function that opens gates. ``approvers`` maps a role to its people.
+
+    ``ends`` = this host ends gates at the time on their record; else the engine does, by the time-out of their token.
+    """
 
     mail: Mail
     letters: Letters
     approvers: Mapping[str, tuple[Person, ...]]
     secrets: Secrets = NO_SECRETS
+    ends: bool = False
 
 
-def recipients(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[str, ...]:
-    """Return the addresses of those who are asked. Raises PermanentFailure when they are too few to decide."""
-    people = {person.email for role in plan.spec["approvers"] for person in host.approvers.get(role, ())}
-    people = {email for email in people if not same_person(email, excluded)}
-    roles, quorum = ", ".join(plan.spec["approvers"]), plan.spec.get("quorum", 1)
-    if not people:
+def people_of(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[Tier, ...]:
+    """Return who is asked, tier by tier. Raises PermanentFailure when they are too few ever to decide.
+
+    All tiers together must be enough: until the last one has begun, nothing is lost. But each role that a tier adds
+    must have people at all, and somebody must be asked when the gate opens.
+    """
+    given = ({"after": 0.0, "to": plan.spec["approvers"]}, *plan.spec.get("escalate", ()))
+    tiers = tuple(_tier(host, each, excluded) for each in given)
+    for tier in tiers:
+        missing = [role for role in tier["roles"] if tier is not tiers[0] and not host.approvers.get(role, ())]
+        if missing:
+            roles = ", ".join(missing)
+            raise PermanentFailure(f"Gate {plan.id} escalates to {roles}: it has no people. Add them to the approvers.")
+    if not tiers[0]["people"]:
+        roles = ", ".join(tiers[0]["roles"])
         raise PermanentFailure(f"Nobody may decide gate {plan.id}: {roles} has no people. Add them to the approvers.")
+    _check_quorum(host, plan, tiers)
+    return tiers
+
+
+def _tier(host: GateHost, given: Mapping[str, Any], excluded: str | None) -> Tier:
+    people = {person.email for role in given["to"] for person in host.approvers.get(role, ())}
+    people = sorted(email for email in people if not same_person(email, excluded))
+    return {"after": int(given["after"] * 1000), "roles": list(given["to"]), "people": people}
+
+
+def _check_quorum(host: GateHost, plan: StepPlan, tiers: tuple[Tier, ...]) -> None:
+    people = {email for tier in tiers for email in tier["people"]}
+    roles, quorum = ", ".join(role for tier in tiers for role in tier["roles"]), plan.spec.get("quorum", 1)
     # A host that lists nobody lets anybody decide.
     if len(people) < quorum and len(host.approvers):
         few = f"{len(people)} {'person' if len(people) == 1 else 'people'}"
         raise PermanentFailure(
             f"Gate {plan.id} needs {quorum} approvals, and {roles} has {few} who may decide. Add more to the approvers."
         )
-    return tuple(sorted(people))
 
 
 def announce(host: GateHost, journal: Journal, gate: Gate) -> None:
     """Mail everybody who was not mailed yet, each recorded, so that a repeated delivery mails nobody twice.
 
-    Raises StepTimeout when the gate has expired, TransientFailure when nobody could be reached.
+    Whom a later tier or a change asks is left to ``tell``. Raises StepTimeout when the gate has expired,
+    TransientFailure when nobody could be reached.
     """
     if host.clock.now() >= gate.expires:
         raise StepTimeout(f"Gate {gate.path} expired before it was decided.")
+    if gate.silent:
+        return
     seen = journal.read(["RUN", gate.sk])
-    people = {person.email: person for group in host.approvers.values() for person in group}
-    failures: list[str] = []
+    people = _people(host)
+    known, failures = gate, list[str]()
     for address in gate.recipients:
-        if address not in gate.mailed and address in people:
-            failures += _mail(host, journal, seen, gate, people[address])
+        # As it is by now: another process may have written to some, and a person may have decided.
+        if known and address in people and address not in (*known.mailed, *known.to_ask):
+            known, failed = _mail(host, journal, seen.run, known, people[address])
+            failures += failed
     if failures and len(failures) == len(gate.recipients):
         raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
 
 
-def ask_again(host: GateHost, told: Mapping[str, Any]) -> None:
-    """Write to the approvers of a gate that was opened once more, or changed: no machine delivers these.
+def _people(host: GateHost) -> dict[str, Person]:
+    return {person.email: person for group in host.approvers.values() for person in group}
 
-    ``told`` is what was announced of it: tenant, run and path. Repeated, it mails nobody twice; a gate that is not open
-    any more is left alone. Raises TransientFailure when nobody could be reached.
+
+def ask_again(host: GateHost, about: Mapping[str, Any]) -> None:
+    """Write to those who are to decide a gate that was reminded, escalated, changed or opened once more.
+
+    No machine delivers these. ``about`` is what was announced of it: tenant, run and path. Raises TransientFailure when
+    nobody could be reached.
     """
-    journal = Journal(host.store, host.clock, str(told["tenant"]), str(told["run"]))
-    seen = journal.read([f"GATE#{told['path']}"])
-    gate = seen.gate(str(told["path"]))
-    undelivered = gate and gate.status == "open" and (gate.changes or not gate.token)
-    if gate and undelivered and not (seen.head.unwinding or seen.head.ended):
-        announce(host, journal, gate)
+    tell(host, Journal(host.store, host.clock, str(about["tenant"]), str(about["run"])), str(about["path"]))
 
 
-LONGEST_DELIVERY = 60_000
-"""Milliseconds that one delivery of a gate can last."""
+def tell(host: GateHost, journal: Journal, path: str) -> None:
+    """Write the letters that an open gate still owes, each recorded; repeated, it mails nobody twice.
+
+    One process at a time does: it claims them first. A gate that is not open any more is left alone. Raises
+    TransientFailure when nobody could be reached.
+    """
+    people, tried, failures = _people(host), dict[str, str](), list[str]()
+    gate, seen = _claim(host, journal, path, people)
+    while gate and (address := next((one for one in untold(gate) if tried.get(one) != gate.digest), None)):
+        tried[address] = gate.digest
+        if address in people:
+            gate, failed = _mail(host, journal, seen.run, gate, people[address])
+            failures += failed
+    if gate and untold(gate):
+        journal.transact(journal.read([gate.sk]), lambda again: _given_back(again, path, host.clock.now()))
+    if failures and len(failures) == len(tried):
+        raise TransientFailure(f"Nobody could be told about gate {path}: {failures[0]}")
+
+
+def _claim(host: GateHost, journal: Journal, path: str, people: Mapping[str, Person]) -> tuple[Gate | None, Snapshot]:
+    """Claim the letters of a gate, without those to people who are on no list any more; None = nothing is to do."""
+    now = host.clock.now()
+
+    def decide(seen: Snapshot) -> Change[Gate | None]:
+        gate = seen.gate(path)
+        if gate is None or seen.head.unwinding or seen.head.ended or now >= gate.expires:
+            return Change(None)
+        mine = claimed(gate, now)
+        if mine is None:
+            return Change(None)
+        for address in untold(mine):
+            mine = mine if address in people else told(mine, address, asked=False)
+        return Change(mine, (mine,))
+
+    return journal.transact(journal.read([f"GATE#{path}", "RUN"]), decide)
+
+
+def _given_back(seen: Snapshot, path: str, now: int) -> Change[None]:
+    """Let others write the letters that could not be sent."""
+    gate = seen.gate(path)
+    return Change(None, (replace(gate, telling=now),)) if gate and untold(gate) and gate.telling > now else Change(None)
+
+
+def look(host: GateHost, journal: Journal, path: str) -> Gate | None:
+    """Do what time asks for at a gate: remind or escalate, and write the letters. Returns it as it is then."""
+    now = host.clock.now()
+    journal.transact(journal.read([f"GATE#{path}"]), lambda seen: turn(seen, path, now))
+    with suppress(TransientFailure):  # written down; they are tried again with whatever is due next
+        tell(host, journal, path)
+    return journal.read([f"GATE#{path}"]).gate(path)
 
 
 def give_time(host: GateHost, journal: Journal, gate: Gate, plan: StepPlan) -> None:
@@ -98,28 +178,37 @@ def give_time(host: GateHost, journal: Journal, gate: Gate, plan: StepPlan) -> N
 
     def decide(seen: Snapshot) -> Change[None]:
         known = seen.gate(gate.path)
-        if known is None or known.status != "open" or known.expires >= ends - LONGEST_DELIVERY:
+        if known is None or known.status != "open" or known.expires >= ends - DELIVERY:
             return Change(None)
         return Change(None, (replace(known, expires=ends),))
 
-    if gate.expires < ends - LONGEST_DELIVERY:
+    if not host.ends and gate.expires < ends - DELIVERY:
         journal.transact(journal.read([gate.sk]), decide)
 
 
-def _mail(host: GateHost, journal: Journal, seen: Snapshot, gate: Gate, person: Person) -> list[str]:
-    note = Note("gate_mailed", gate.path, None, {"to": person.email})
-    failures: list[str] = []
+def _mail(host: GateHost, journal: Journal, run: Run, gate: Gate, person: Person) -> tuple[Gate | None, list[str]]:
+    """Write one letter and record it. Returns the gate as it is then, None once it is decided, and what failed."""
+    reason, failures, refused = why(gate, person.email), list[str](), False
+    about = {"to": person.email} if reason == "asked" else {"to": person.email, "why": reason}
+    note = Note("gate_mailed", gate.path, None, about)
     try:
-        host.mail.send(host.letters(gate, seen.run, person, values.load(gate.show, host.blobs) or {}))
+        host.mail.send(host.letters(gate, run, person, values.load(gate.show, host.blobs) or {}))
     except StepFailure as failure:
-        failures = [str(failure)]
-        note = Note("gate_mail_failed", gate.path, None, {"to": person.email, "error": str(failure)[:300]})
+        failures, refused = [str(failure)], isinstance(failure, PermanentFailure)
+        note = Note("gate_mail_failed", gate.path, None, {**about, "error": str(failure)[:300]})
 
-    def decide(again: Snapshot) -> Change[None]:
+    def decide(again: Snapshot) -> Change[Gate | None]:
         known = again.gate(gate.path)
-        if known is None or again.head.ended or person.email in known.mailed:
+        if known is None or again.head.ended:
             return Change(None)
-        return Change(None, () if failures else (replace(known, mailed=(*known.mailed, person.email)),), (note,))
+        owed = person.email in untold(known)
+        if person.email in known.mailed and not owed:
+            return Change(known)
+        # What was changed meanwhile, this letter has not said. An address that is refused for good is not tried again.
+        stale = (known.id, known.digest) != (gate.id, gate.digest)
+        done = not stale and (not failures or (refused and owed))
+        after = told(known, person.email, asked=not failures) if done else known
+        return Change(after, (after,) if done else (), (note,))
 
-    journal.transact(journal.read([gate.sk]), decide)
-    return failures
+    known = journal.transact(journal.read([gate.sk]), decide)[0]
+    return known if known and known.status == "open" else None, failures

@@ -259,7 +259,8 @@ def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
     status = "approved" if rule == "approve" else "expired"
     closed = replace(gate, status=status, decided=visit.now, by=EXPIRY, tenant_pending=None)
     case = replace(case, head=replace(case.head, waiting=case.head.waiting - 1))
-    case = case.noted(Note("gate_decided", gate.path, None, {"decision": status, "by": EXPIRY}))
+    told = {"decision": status, "by": EXPIRY, **({"tier": gate.tier} if gate.tiers else {})}
+    case = case.noted(Note("gate_decided", gate.path, None, told))
     change = _after_expiry(case, visit, rule, closed)
     return replace(change, records=(*change.records, closed))
 

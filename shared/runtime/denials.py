@@ -17,6 +17,7 @@ from shared.runtime import protocol
 from shared.runtime.journal import Note
 from shared.runtime.protocol import NEEDS_APPROVAL
 from shared.runtime.scopes import FALLBACK, closed, scope_of
+from shared.runtime.tiers import asked_anew, begun
 
 if TYPE_CHECKING:
     from shared.ledger.records import Call, Gate, Head, Record, Run, Step
@@ -72,12 +73,11 @@ def _ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record,
     if gate is None or step.call is None:
         raise Conflict(f"Step {step.path} has no gate that could approve it again.", code="no_gate")
     asked = replace(
-        gate,
+        begun(gate, now),
         id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(step.call.dispatch)),
         status="open",
         token="",
         dispatch=step.call.dispatch,
-        opened=now,
         expires=now + YEAR * 1000,
         mailed=(),
         votes=(),
@@ -86,9 +86,10 @@ def _ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record,
         note="",
         tenant_pending=f"TENANT#{seen.run.tenant}",
     )
+    asked = asked_anew(asked)
     waiting = replace(step, status="waiting", retries=0, failure=None, reason=NEEDS_APPROVAL)
     head = replace(seen.head, waiting=seen.head.waiting + 1)
-    data = {"approves": gate.approves, "digest": gate.digest, "roles": list(gate.roles), "dispatch": asked.dispatch}
+    data = {"approves": gate.approves, "digest": gate.digest, "roles": list(asked.roles), "dispatch": asked.dispatch}
     return "", (head, waiting, asked), (Note("gate_opened", gate.path, None, data),)
 
 

@@ -10,7 +10,7 @@ from shared.errors import Conflict, Forbidden, NotFound, StepFailure, TransientF
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.redaction import redacted_text
 from shared.runtime import protocol
-from shared.runtime.announcing import announce, give_time, recipients
+from shared.runtime.announcing import announce, give_time, people_of
 from shared.runtime.denials import asks_again, decided_again, request_id
 from shared.runtime.edits import edit
 from shared.runtime.host import Host, plan_of
@@ -22,6 +22,7 @@ from shared.runtime.secrets import rendered
 from shared.runtime.settle import settle
 from shared.runtime.steps import NotOpened, record_failure, result, skipped
 from shared.runtime.task import run_task
+from shared.runtime.tiers import asked_anew, begun
 from shared.runtime.votes import edited, is_same_edit, same_person, voted, with_vote
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
     arguments = values.store(_arguments(host, task, approved, scope), host.blobs, task.tenant) if approved else None
     excluded = run.initiator if plan.spec.get("not_initiator") else None
     before = seen.step(f"{task.scope}{approved.id}") if approved else None
+    tiers = people_of(host, plan, excluded)
+    reminds = plan.spec.get("remind_after")
     dispatch = before.call.dispatch + 1 if before and before.call else 1
     return Gate(
         id=request_id(run.id, task.path, *([str(task.epoch)] if task.epoch > 1 else [])),
@@ -105,7 +108,10 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         subject=str(scope.render(plan.spec.get("subject") or f"Decide {plan.id} of {run.workflow}"))[:200],
         show=values.store(scope.render(plan.spec.get("show") or {}), host.blobs, task.tenant),
         roles=tuple(plan.spec["approvers"]),
-        recipients=recipients(host, plan, excluded),
+        recipients=tuple(tiers[0]["people"]),
+        tiers=tiers if len(tiers) > 1 else (),
+        remind_after=None if reminds is None else int(reminds * 1000),
+        silent="email" not in plan.spec.get("channels", ("email",)),
         excluded=excluded,
         edit=values.store(plan.spec["edit"], host.blobs, task.tenant) if plan.spec.get("edit") else None,
         quorum=plan.spec.get("quorum", 1),
@@ -131,11 +137,10 @@ def decide_open(seen: Snapshot, fresh: Gate, plan: StepPlan, task: Task, now: in
         registered = replace(known, token=task.token, entry=task.entry)
         return Change(registered, (registered,)) if newer else Change(known)
     gate = replace(
-        fresh,
+        begun(fresh, now),
         status="open",
         token=task.token,
         entry=task.entry,
-        opened=now,
         expires=now + int(plan.timeout * 1000),
         mailed=(),
         votes=(),
@@ -239,7 +244,7 @@ def decide_word(seen: Snapshot, path: str, word: Word, now: int, changed: Edit |
     data = _told(approved, word, changed)
     if approved.status == "open":
         # What was changed, everybody else is written to about once more.
-        told = replace(approved, mailed=(word.by,)) if changed else approved
+        told = asked_anew(approved, word.by) if changed else approved
         note = Note("gate_edited", path, None, data) if changed else Note("gate_voted", path, None, data)
         return Change(told, (told,), (note,))
     return _decided(seen, step, approved, data, now)
@@ -262,6 +267,8 @@ def _told(gate: Gate, word: Word, changed: Edit | None) -> dict[str, Any]:
     if changed:
         # As text: items hold no fractions.
         data |= {"edited": changed.of, "changes": values.canonical(dict(changed.changes)).decode()}
+    if gate.tiers:
+        data |= {"tier": gate.tier, "roles": list(gate.roles)}
     if gate.quorum > 1:
         data |= {"quorum": gate.quorum, "approved_by": [vote["by"] for vote in gate.votes], "roles": list(gate.roles)}
     return data

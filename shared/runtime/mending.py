@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from shared.errors import Conflict
+from shared.events.rules import owed
 from shared.ledger.record import replace
 from shared.ledger.records import Amount
 from shared.runtime.audit import at_rest, counted, differences
@@ -25,10 +27,12 @@ from shared.runtime.runs import bring_up, execute
 from shared.runtime.scopes import AWAIT, closed
 from shared.runtime.settle import over
 from shared.runtime.task import run_task
+from shared.runtime.tiers import due, is_forgotten, turn
 from shared.runtime.unwinding import BATCH
 
 if TYPE_CHECKING:
     from shared.ledger.records import Ending, Park
+    from shared.ports import Events
     from shared.runtime.host import Host
 
 What = Literal[
@@ -37,6 +41,8 @@ What = Literal[
     "unwinding_missing",
     "unwinding_ended",
     "decision_unsent",
+    "gate_due",
+    "letters_unsent",
     "wake_unsent",
     "child_unanswered",
     "parent_gone",
@@ -68,12 +74,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One visit to one run: all its records as they were read, and where what it needs is done."""
+    """One visit to one run: all its records as they were read, and where what it needs is done.
+
+    ``events`` None = nobody is there to be told of letters to write.
+    """
 
     host: Host
     journal: Journal
     seen: Snapshot
     unwind_machine: str
+    events: Events | None = None
 
     def found(self, what: What, done: str, about: str = "") -> Finding:
         """Return a finding about this run."""
@@ -86,10 +96,10 @@ class Visit:
         return max((step.lease for step in self.seen.steps() if step.open and step.lease > now), default=0)
 
 
-def mend(host: Host, tenant: str, run: str, unwind_machine: str) -> list[Finding]:
+def mend(host: Host, tenant: str, run: str, unwind_machine: str, events: Events | None = None) -> list[Finding]:
     """Compare one run with the outside and do what it needs. Returns what was found; nothing found = all is well."""
     journal = Journal(host.store, host.clock, tenant, run)
-    visit = Visit(host, journal, journal.read_all(), unwind_machine)
+    visit = Visit(host, journal, journal.read_all(), unwind_machine, events)
     head = visit.seen.head
     checks = _ENDED if head.ended else _UNWINDING if head.unwinding else _OPEN
     return [finding for check in checks for finding in check(visit)]
@@ -127,6 +137,24 @@ def _decisions(visit: Visit) -> Iterator[Finding]:
     for record in (*visit.seen.gates(), *visit.seen.parks()):
         if deliver(visit.host, record):
             yield visit.found("decision_unsent", "sent", record.path)
+
+
+def _gates(visit: Visit) -> Iterator[Finding]:
+    """Open gates whose next reminder or tier is due, and those whose letters nobody writes.
+
+    What is written down here the table's stream announces, and the function that writes letters hears of it. A later
+    visit announces it once more where that was lost.
+    """
+    seen, now = visit.seen, visit.host.clock.now()
+    for gate in seen.gates():
+        moment = due(gate)
+        if moment is not None and moment <= now:
+            done = visit.journal.transact(visit.journal.read([gate.sk]), partial(turn, path=gate.path, now=now))[0]
+            if done:
+                yield visit.found("gate_due", done, gate.path)
+        elif visit.events and is_forgotten(gate, now) and now < gate.expires:
+            visit.events.announce([owed(seen.run, gate, seen.head.seq, now)])
+            yield visit.found("letters_unsent", "announced", gate.path)
 
 
 def _wakes(visit: Visit) -> Iterator[Finding]:
@@ -211,4 +239,4 @@ def _freed(seen: Snapshot) -> Change[None]:
 _Check = Callable[[Visit], Iterator[Finding]]
 _ENDED: tuple[_Check, ...] = (_listed, _counters)
 _UNWINDING: tuple[_Check, ...] = (_unwinding, _listed)
-_OPEN: tuple[_Check, ...] = (_execution, _decisions, _wakes, _children, _parent, _listed, _counters)
+_OPEN: tuple[_Check, ...] = (_execution, _decisions, _wakes, _children, _parent, _listed, _counters, _gates)

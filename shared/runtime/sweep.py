@@ -20,7 +20,7 @@ from shared.tenants.register import tenants
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from shared.ports import Item, Store
+    from shared.ports import Events, Item, Store
     from shared.publishing.pruning import VersionedMachines
 
 OPEN = ("pending", "running", "waiting_for_human", "paused")
@@ -41,13 +41,14 @@ class SweepHost(Host):
     """The ports of the sweeper.
 
     ``tenants`` is the tenants table and ``catalogue`` the definitions table; ``machines`` forgets versions;
-    ``unwind_machine`` is that machine's ARN.
+    ``unwind_machine`` is that machine's ARN; ``events`` is where letters are announced that nobody writes.
     """
 
     tenants: Store
     catalogue: Store
     machines: VersionedMachines
     unwind_machine: str
+    events: Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _due(item: Item, state: str, bounds: Bounds, host: SweepHost) -> bool:
 def _mended(host: SweepHost, item: Item) -> list[Finding]:
     tenant, run = str(item["tenant"]), str(item["id"])
     try:
-        return mend(host, tenant, run, host.unwind_machine)
+        return mend(host, tenant, run, host.unwind_machine, host.events)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs must not wait for this one
         return [Finding(tenant, run, "unreadable", "left", f"{type(error).__name__}: {error}"[:300])]
 

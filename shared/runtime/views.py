@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from shared import values
 from shared.budget.rules import NANO, active_left
 from shared.ledger.records import UNDOING, Amount, Step
+from shared.runtime import tiers
 from shared.runtime.votes import votes_of
 
 if TYPE_CHECKING:
@@ -258,6 +259,9 @@ def approval_view(gate: Gate, run: Run, load: Callable[[Value], Any]) -> View:
         "digest": gate.digest,
         **_value("show", gate.show, load),
         "roles": list(gate.roles),
+        "tier": gate.tier,
+        "next_tier": _next_tier(gate),
+        "reminded_at": iso(gate.reminded),
         "quorum": gate.quorum,
         "approved_by": [{**vote, "at": iso(vote["at"])} for vote in votes_of(gate)],
         **_value("edit", gate.edit, load),
@@ -269,6 +273,12 @@ def approval_view(gate: Gate, run: Run, load: Callable[[Value], Any]) -> View:
         "by": gate.by,
         "note": gate.note,
     }
+
+
+def _next_tier(gate: Gate) -> View | None:
+    """Return when an open gate's next tier begins, and which roles it adds."""
+    tier, begins = tiers.following(gate), tiers.begins(gate)
+    return {"at": iso(begins), "roles": list(tier["roles"])} if tier and begins is not None else None
 
 
 def would_refuse(event: Event) -> list[View]:

@@ -31,6 +31,7 @@ KINDS = {
     "complete": (*CALLS, "cancel", "stalls"),
     "invoke": (*CALLS, "cancel", "stalls"),
     "send": (*CALLS, "cancel", "stalls"),
+    "announce": (*CALLS, "cancel"),
 }
 """Which faults can strike at which call."""
 
@@ -61,7 +62,7 @@ class Tap:
         for port, error in ((world.store, Lost), (world.engine, Lost)):
             for name in KINDS.keys() & set(dir(port)):
                 setattr(port, name, self._tapped(name, getattr(port, name), error))
-        for port in (world.models, world.tools, world.mail):
+        for port in (world.models, world.tools, world.mail, world.bus):
             for name in KINDS.keys() & set(dir(port)):
                 setattr(port, name, self._tapped(name, getattr(port, name), TransientFailure))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from faults import KINDS, Tap
@@ -69,7 +70,32 @@ def _judged(route: str, play: Play, live: int, faults: tuple[Fault, ...]) -> str
     if ended not in allowed:
         return f"ended as {ended}: {play.world.head.reason}"
     expected = done(play)
+    letters = letters_wrong(play, sum(goes_out_again(play, fault) for fault in faults))
+    if letters:
+        return letters
     return None if live == expected else f"{live} effects stand, the records say {expected}"
+
+
+def goes_out_again(play: Play, fault: Fault) -> bool:
+    """Tell whether a letter may have gone out that nobody could record then: it goes out once more."""
+    failed_to_go = fault.kind == "fails" and play.tap.calls[fault.number] in {"send", "announce"}
+    return fault.kind != "cancel" and not failed_to_go
+
+
+def letters_wrong(play: Play, spare: int) -> str | None:
+    """Return what is wrong with the letters of gates that escalate: above ``spare`` twice, or one missing."""
+    gates = [gate for gate in play.world.records.gates() if gate.tier > 1]
+    sent = Counter((message.to, message.subject) for message in play.world.mail.messages)
+    twice = {one: number for one, number in sent.items() if number > 1}
+    if gates and sum(twice.values()) - len(twice) > spare:
+        return f"written to twice: {twice}"
+    whys = {(to, subject.partition(":")[0]) for to, subject in sent}
+    for gate in gates if play.world.head.ended == "completed" else ():
+        first, *later = (tier["people"] for tier in gate.tiers[: gate.tier])
+        due = {*((one, "reminder") for one in first), *((one, "escalation") for more in later for one in more)}
+        if due - whys:
+            return f"not written to: {due - whys}"
+    return None
 
 
 def done(play: Play) -> int:

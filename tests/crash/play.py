@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 from faults import Stalling, Tap
 from invariants import check
 from machine import LAMBDA_SECONDS, UNWIND, Execution, Killed, World
+from stream import asks_again, wanted
 
 from shared.compiler import unwind_machine
 from shared.errors import Conflict
+from shared.events.rules import announcement
 from shared.manifest import YEAR
 from shared.ports import Execution as Ended
+from shared.runtime.announcing import ask_again
 from shared.runtime.children import living
 from shared.runtime.ending import request
 from shared.runtime.finalise import finalise
@@ -35,6 +38,8 @@ from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.scopes import COMPENSATE, is_part
 from shared.runtime.sweep import Bounds, SweepHost, sweep
 from shared.runtime.task import Task, placed
+from shared.runtime.tiers import CLAIM, due, untold
+from shared.runtime.tiers import PATIENCE as LETTERS_AFTER
 from shared.runtime.waits import deliver
 
 if TYPE_CHECKING:
@@ -49,12 +54,6 @@ PATIENCE = 3
 """How often people let a step that is beyond a limit try again."""
 PAUSE = 600
 """Seconds after which people look at a run again."""
-
-
-def wanted(item: dict[str, Any]) -> bool:
-    """Tell whether the filters of the stream's mapping let a record through."""
-    decided = item["sk"].startswith("GATE#") and item["status"] in {"approved", "rejected"}
-    return item["sk"] == "HEAD" or decided or (item["sk"].startswith("PARK#") and bool(item.get("answer")))
 
 
 @dataclass
@@ -213,9 +212,12 @@ class Play:
                 self.world.engine.ended[name] = Ended(status, each.status)
         steps, done = self.world.steps, list[Finding]()
         ports = (steps.store, steps.blobs, steps.clock, steps.engine, steps.definitions)
-        host = SweepHost(*ports, tenants=steps.store, catalogue=steps.store, machines=None, unwind_machine=UNWIND)
+        stores = {"tenants": steps.store, "catalogue": steps.store}
+        host = SweepHost(*ports, **stores, machines=None, unwind_machine=UNWIND, events=self.world.bus)
         bounds = Bounds(self.world.clock.now() + 10**9)
         self.safely(lambda: done.extend(sweep(host, [self.world.tenant], None, bounds).findings))
+        announced, self.world.bus.announced = self.world.bus.announced, []
+        self.tell([one.detail for one in announced])
         return any(finding.done not in {"left", "reported"} for finding in done)
 
     def stream(self) -> bool:
@@ -225,7 +227,33 @@ class Play:
         for key in new:
             self._streamed[key], item = items[key]["rev"], dict(items[key])
             _ = any(self.safely(lambda item=item: send(self.world.steps, item, UNWIND)) for _ in range(3))
+        return self.hear() or bool(new)
+
+    def hear(self) -> bool:
+        """Let the function that writes letters hear of what the table's stream announces."""
+        items = self.world.store.items
+        new = [key for key, item in items.items() if asks_again(key, item) and key not in self._streamed]
+        self._streamed |= dict.fromkeys(new, 1)
+        told = [announcement({**items[key], "pk": key.pk, "sk": key.sk}) for key in new]
+        self.tell([one.detail for one in told if one])
         return bool(new)
+
+    def tell(self, details: list[Any]) -> None:
+        """Let the bus deliver these; it repeats what its target does not take."""
+        for detail in details:
+            _ = any(self.safely(lambda detail=detail: ask_again(self.world.gates, detail)) for _ in range(3))
+
+    def turn(self, moment: int) -> None:
+        """Wait until ``moment`` (ms); then the sweeper goes round by its schedule, until it leaves nothing to do."""
+        for _ in range(6):
+            self.world.clock.sleep(max(moment - self.world.clock.now(), 0) / 1000)
+            self.sweep()
+            if "stream" in self.healers:
+                self.hear()
+            gate = self.asks()
+            if gate is None or not (untold(gate) or (due(gate) or moment + 1) <= moment):
+                return
+            moment = self.world.clock.now() + LETTERS_AFTER + CLAIM
 
     def launch(self) -> bool:
         known = self.executions.keys() | self._walking

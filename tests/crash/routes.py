@@ -11,7 +11,7 @@ import bodies
 import invoices
 from far_sides import Bank, Erp
 from faults import Tap
-from machine import FINANCE, World
+from machine import FINANCE, LEADS, World
 from play import Play
 
 from shared.budget.tenant import set_limits
@@ -54,18 +54,24 @@ def invoice(
 
 
 def payment(
-    act: Callable[[Play], None], *, doubt: Resumption = "skip", reconcile: dict[str, Any] | None = None, **gate: Any
+    act: Callable[[Play], None],
+    *,
+    doubt: Resumption = "skip",
+    reconcile: dict[str, Any] | None = None,
+    pays: int = 5,
+    timeout: float = 3600.0,
+    **gate: Any,
 ) -> Callable[[Tap], Any]:
     """Return a route through a gate to an irreversible call; ``doubt`` is what people say of one that is not there.
 
-    A ``gate`` with more fields is one at which people change what is paid.
+    ``pays`` is what is paid in the end.
     """
 
     def make(tap: Tap) -> tuple[Play, Bank]:
-        bank = Bank(CHANGED if gate else 5)
+        bank = Bank(pays)
         spec = {"approves": "pay", "approvers": ["finance"], "on_expiry": "reject", **gate}
         asked = StepPlan(
-            "g", "human_gate", (), dependents=("pay",), timeout=3600.0, on_error="fail", spec=spec, retry=Retry(2)
+            "g", "human_gate", (), dependents=("pay",), timeout=timeout, on_error="fail", spec=spec, retry=Retry(2)
         )
         call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": reconcile}
         pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
@@ -80,6 +86,7 @@ def payment(
 
 
 CHANGED = 4
+TIERS: dict[str, Any] = {"remind_after": 3600.0, "escalate": [{"after": 40_000.0, "to": ["finance_lead"]}]}
 EDIT = {"type": "object", "properties": {"sum": {"type": "integer"}}}
 FIND = {"tool": "find", "with": {"key": "${ call.idempotency_key }"}, "found": "result.count > 0"}
 PAID = Arrival("e1", "paid", {"amount": 9})
@@ -261,6 +268,15 @@ def two_approve(play: Play) -> None:
             play.decide(Word("approved", person.email, digest=gate.digest, changes=changes))
 
 
+def lead_approves(play: Play) -> None:
+    """Nobody decides: those who were asked are reminded, the next tier begins, and its person approves."""
+    gate = play.asks()
+    for seconds in (TIERS["remind_after"], TIERS["escalate"][0]["after"]) if gate else ():
+        play.turn(gate.opened + int(seconds * 1000))
+    if play.asks():
+        play.decide(Word("approved", LEADS[0].email))
+
+
 def reject(play: Play) -> None:
     play.decide(Word("rejected", FINANCE[1].email, "duplicate"))
 
@@ -280,7 +296,8 @@ ROUTES = {
     "cancel": Route(invoice(9000, Play.cancel), "cancelled"),
     "give up": Route(invoice(120, approve, "fail", check_invoice=refuse), "failed"),
     "pay": Route(payment(approve), "completed"),
-    "pay, two people": Route(payment(two_approve, quorum=2, edit=EDIT), "completed"),
+    "pay, two people": Route(payment(two_approve, quorum=2, edit=EDIT, pays=CHANGED), "completed"),
+    "pay, escalated": Route(payment(lead_approves, timeout=10 * 86_400.0, **TIERS), "completed"),
     "pay, denied": Route(payment(approve, doubt="did_not_happen"), "completed"),
     "pay, probed": Route(payment(approve, reconcile=FIND | {"with": {}}), "completed"),
     "parts": Route(posting(items()), "completed"),

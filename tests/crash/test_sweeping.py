@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from faults import KINDS, Tap
-from matrix import done
+from matrix import Fault, done, goes_out_again, letters_wrong
 from routes import ROUTES, calls_of, made
 from test_pairs import SHARE
 
@@ -34,4 +34,5 @@ def test_the_sweeper_alone_brings_every_run_to_its_end(route, number, call, kind
     # A run that is cancelled in a later epoch leaves parts that have failed in an earlier one as they are.
     expected |= {"failed"} if play.resumes and kind == "cancel" else set()
     assert far_side.live == done(play)
+    assert letters_wrong(play, goes_out_again(play, Fault(number, kind))) is None
     assert {play.seen(run).records.run.state for run in play.runs()} <= {*expected, "completed", "stopped"}

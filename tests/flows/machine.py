@@ -20,8 +20,10 @@ from shared.runtime.operations import control
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.steps import run_step
 from shared.runtime.task import parse_task
+from shared.runtime.tiers import why
 from shared.settings import Person
 from shared.testing import (
+    Bulletin,
     FakeEngine,
     FakeModels,
     FakeTools,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 UNWIND = "machine:unwind"
 LAMBDA_SECONDS = 900
+LEADS = (Person("Lena Lead", "LL", "lena@example.test"),)
 FINANCE = (Person("Fatima Ortiz", "FO", "fatima@example.test"), Person("Ben Kim", "BK", "ben@example.test"))
 
 
@@ -88,6 +91,7 @@ class World:
     clock: FrozenClock = field(default_factory=FrozenClock)
     engine: FakeEngine = field(default_factory=FakeEngine)
     mail: Outbox = field(default_factory=Outbox)
+    bus: Bulletin = field(default_factory=Bulletin)
     tenant: str = "acme"
     run: str = ""
     patient: bool = False
@@ -101,7 +105,8 @@ class World:
         }
         breakers = Breakers(self.store, self.clock) if self.breaks else None
         self.steps = StepHost(**ports, models=self.models, tools=self.tools, breakers=breakers)
-        self.gates = GateHost(**ports, mail=self.mail, letters=_letter, approvers={"finance": FINANCE})
+        people = {"finance": FINANCE, "finance_lead": LEADS}
+        self.gates = GateHost(**ports, mail=self.mail, letters=_letter, approvers=people)
 
     def define(self, definitions: Definitions) -> World:
         """Let the hosts know these definitions instead of only the world's own."""
@@ -147,7 +152,7 @@ class World:
 def _letter(gate: Any, run: Any, person: Person, shown: Any) -> Any:
     from shared.ports import Message  # noqa: PLC0415
 
-    return Message(person.email, gate.subject, json.dumps(shown), "", {})
+    return Message(person.email, f"{why(gate, person.email)}: {gate.subject}", json.dumps(shown), "", {})
 
 
 class Execution:

@@ -19,7 +19,7 @@ from shared.runtime.journal import Change
 from shared.runtime.mending import mend
 from shared.runtime.sweep import PAGE, PLACE, Bounds, SweepHost, go_on, sweep
 from shared.tenants import register
-from shared.testing import MemoryStore
+from shared.testing import Bulletin, MemoryStore
 
 DAY = 24 * 3600 * 1000
 
@@ -43,9 +43,8 @@ def host(w, catalogue=None):
     tenants = MemoryStore()
     tenants.commit(register.missing(tenants, "acme"))
     ports = {name: getattr(w.steps, name) for name in ("store", "blobs", "clock", "engine", "definitions")}
-    return SweepHost(
-        **ports, tenants=tenants, catalogue=catalogue or MemoryStore(), machines=Machines(), unwind_machine=UNWIND
-    )
+    stores = {"tenants": tenants, "catalogue": catalogue or MemoryStore()}
+    return SweepHost(**ports, **stores, machines=Machines(), unwind_machine=UNWIND, events=Bulletin())
 
 
 def visited(w):

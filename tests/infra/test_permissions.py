@@ -107,6 +107,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "executions": {"states:DescribeExecution"},
         "unwind": START,
         "unwind executions": {"states:DescribeExecution"},
+        "event bus": {"events:PutEvents"},
     },
     "Publish": {
         "definitions": WRITE,

@@ -48,7 +48,7 @@ class House:
         self.engine = InProcess(workers=0)
         ports = {name: getattr(self, name) for name in ("store", "blobs", "clock", "engine", "definitions")}
         self.steps = StepHost(**ports, models=self.models, tools=self.tools)
-        gates = GateHost(**ports, mail=Outbox(), letters=_letter, approvers={"finance": FINANCE})
+        gates = GateHost(**ports, mail=Outbox(), letters=_letter, approvers={"finance": FINANCE}, ends=True)
         self.engine.open(Handlers(self.steps, gates))
         if self.run:
             self.engine.host(self.run)

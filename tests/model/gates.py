@@ -1,8 +1,9 @@
-"""A gate: the task that opens it, approvers who disagree, its time-out, and a cancel of the run.
+"""A gate: the task that opens it, approvers who disagree, its time-out, its next tier, and a cancel of the run.
 
 ``SoundGate`` keeps state and token in one item, changes it by one conditional write from ``open``, and looks again
-after registering. ``NaiveGate`` reads, decides and writes as separate operations, and parks without looking. With a
-quorum, approvals stand in the same item until they are enough.
+after registering; its escalation, after which the lead may decide too, is such a write. ``NaiveGate`` reads, decides
+and writes as separate operations, and parks without looking. With a quorum, approvals stand in the same item until they
+are enough.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 APPROVER, SECOND, REJECTER, CANCEL = "approver", "second approver", "rejecter", "cancel"
-WANTED = {APPROVER: "approved", SECOND: "approved", REJECTER: "rejected"}
+LEAD, ESCALATION = "lead", "escalation"
+WANTED = {APPROVER: "approved", SECOND: "approved", LEAD: "approved", REJECTER: "rejected"}
+PROGRAMS = {CANCEL: "cancel", ESCALATION: "escalate"}
 
 
 class World(NamedTuple):
@@ -35,6 +38,8 @@ class World(NamedTuple):
     outcome: str = ""
     expired: bool = False
     votes: frozenset[str] = frozenset()
+    tier: int = 1
+    decided_in: int = 0
 
 
 class Gate(Model):
@@ -47,6 +52,7 @@ class Gate(Model):
             "decide": self.run_decide,
             "expire": self.run_expire,
             "cancel": self.run_cancel,
+            "escalate": self.run_escalate,
         }
 
     def start(self):
@@ -70,6 +76,11 @@ class Gate(Model):
         decision, token = yield ("read",)
         if decision not in {"", "open"}:
             yield ("send", token, decision)
+        return ""
+
+    def run_escalate(self, actor: Actor):
+        """The time of the first tier is over; who died on the way comes again with the next sweep."""
+        yield ("escalate",)
         return ""
 
     # Operations
@@ -102,12 +113,21 @@ class Gate(Model):
                 return world, "counted"
         return self.write(world, actor, decision)
 
+    def escalate(self, world: World, actor: Actor):
+        due = world.decision == "open" and not world.unwinding
+        return (world._replace(tier=2) if due else world), None
+
+    def put(self, world: World, actor: Actor, votes: frozenset[str]):
+        return world._replace(tier=2, decision="open", votes=votes), None
+
     def count(self, world: World, actor: Actor, votes: frozenset[str]):
         return world._replace(votes=votes), None
 
     def write(self, world: World, actor: Actor, decision: str):
         late = world.late or (world.unwinding and decision == "approved")
-        decided = world._replace(decision=decision, by=actor.task, decisions=world.decisions + 1, late=late)
+        decided = world._replace(
+            decision=decision, by=actor.task, decisions=world.decisions + 1, late=late, decided_in=world.tier
+        )
         return decided, "won"
 
     def read(self, world: World, actor: Actor):
@@ -132,7 +152,7 @@ class Gate(Model):
         return world._replace(status="parked") if valid else world
 
     def died(self, world: World, actor: Actor):
-        if actor.program in {"decide", "cancel"}:
+        if actor.program in {"decide", "cancel", "escalate"}:
             return world._replace(again=world.again | {actor.task})  # who saw an error tries again
         if actor.program == "expire":
             return world._replace(status="cascade")
@@ -150,7 +170,8 @@ class Gate(Model):
                 "the token times out", state._replace(world=begun, actors=actors), optional=world.status == "parked"
             )
         for who in sorted(world.todo | world.again):
-            if who == CANCEL or world.announced:
+            # The next tier's people may decide when it has begun, and only then.
+            if who == CANCEL or (world.announced and (who != LEAD or world.tier > 1)):
                 yield self.acts(state, who)
 
     def delivered_again(self, state: State, *, given_up: bool) -> Move:
@@ -162,7 +183,7 @@ class Gate(Model):
         world = state.world
         optional = who not in world.again  # nobody must decide, but who began to, goes on until there is an answer
         world = world._replace(todo=world.todo - {who}, again=world.again - {who})
-        actor = Actor("cancel" if who == CANCEL else "decide", who, 1)
+        actor = Actor(PROGRAMS.get(who, "decide"), who, 1)
         return Move(f"{who} acts", state._replace(world=world, actors=(*state.actors, actor)), optional=optional)
 
     def always(self, world: World) -> Iterator[str]:
@@ -172,6 +193,8 @@ class Gate(Model):
             yield "approved after cancel"
         if world.decision == "approved" and len(world.votes) < self.quorum:
             yield "approved by too few"
+        if world.decided_in and world.tier != world.decided_in:
+            yield "escalated after the decision"
 
     def at_rest(self, world: World) -> Iterator[str]:
         decided = world.decision not in {"", "open"}
@@ -223,4 +246,11 @@ class NaiveGate(Gate):
         if decision == "open":
             yield ("write", WANTED[actor.task])
             yield ("send", token, WANTED[actor.task])
+        return ""
+
+    def run_escalate(self, actor: Actor):
+        decision, _ = yield ("read",)
+        votes = yield ("read_votes",)
+        if decision == "open":
+            yield ("put", votes)
         return ""

@@ -11,7 +11,7 @@ import pytest
 from shared.budget.rules import admitted, refusals, release
 from shared.ledger.records import Amount, Head
 from tests.model.explorer import explore
-from tests.model.gates import APPROVER, CANCEL, REJECTER, SECOND, NaiveGate, SoundGate
+from tests.model.gates import APPROVER, CANCEL, ESCALATION, LEAD, REJECTER, SECOND, NaiveGate, SoundGate
 from tests.model.skips import Skips
 from tests.model.steps import Naive, Sound
 
@@ -99,6 +99,16 @@ def test_gate_with_two_who_must_approve(other, faults):
     found = explore(SoundGate(frozenset({APPROVER, SECOND, *other}), quorum=2), max(faults, FAULTS - 1))
     assert (found.violations, found.complete) == ({}, True)
     assert found.resting
+
+
+@pytest.mark.parametrize(("other", "quorum"), [(REJECTER, 1), (CANCEL, 1), (APPROVER, 2)])
+def test_an_escalation_neither_loses_nor_doubles_a_decision(other, quorum):
+    holds(SoundGate(frozenset({ESCALATION, LEAD, other}), quorum))
+
+
+def test_an_escalation_that_writes_what_it_has_read_loses_decisions():
+    assert finds(NaiveGate(frozenset({ESCALATION, APPROVER})), 0, "escalated after the decision")
+    assert finds(NaiveGate(frozenset({ESCALATION, APPROVER, SECOND}), quorum=2), 0, "an approval is not counted")
 
 
 def test_one_of_two_approves_nothing_alone():

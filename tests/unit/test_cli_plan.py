@@ -53,6 +53,18 @@ def test_plan_takes_estimates():
     assert {step["path"]: step["seconds"] for step in facts["critical_path"]}["review"] == 60
 
 
+def test_plan_says_when_a_gate_reminds_and_escalates():
+    (gate,) = json.loads(run("plan", INVOICE, "--json").stdout)["gates"]
+    assert (gate["remind_after"], gate["escalate"]) == (14400, [{"after": 28800, "to": ["finance_lead"]}])
+    told = " ".join(run("plan", INVOICE).stdout.split())
+    assert "(finance, reminded after 4 h 00 min, after 8 h 00 min finance_lead too, 24 h 00 min, then reject)" in told
+
+
+def test_the_picture_says_who_may_decide_and_when():
+    told = run("compile", INVOICE, "--graph").stdout
+    assert "review · finance decide, after 8h finance_lead too" in told
+
+
 @pytest.mark.parametrize("given", ["review", "review=soon", "nowhere=3"])
 def test_plan_refuses_estimates_that_say_nothing(given):
     assert CliRunner().invoke(app, ["plan", str(INVOICE), "--estimate", given]).exit_code == 2

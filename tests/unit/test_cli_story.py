@@ -61,6 +61,26 @@ def test_every_event_that_the_runtime_writes_is_told_or_left_out_for_a_reason():
     assert not set(_TOLD) & LEFT_OUT
 
 
+def test_reminders_and_tiers_say_who_may_decide_now():
+    s, both = story(), ["finance", "finance_lead"]
+    lines = told(
+        s,
+        event("gate_reminded", "review", tier=1, roles=["finance"], to=["a@example.com"]),
+        event("gate_mailed", "review", to="a@example.com", why="reminder"),
+        event("gate_escalated", "review", tier=2, added=["finance_lead"], roles=both, to=["l@example.com"]),
+    )
+    for line, expected in zip(
+        lines,
+        (
+            "reminded: finance may decide",
+            "mail to a@example.com (reminder)",
+            "escalated to finance_lead (tier 2): finance, finance_lead may decide now",
+        ),
+        strict=True,
+    ):
+        assert expected in line
+
+
 def test_a_map_is_told_by_its_items_with_what_they_used():
     s = story()
     used = {"usd": "0.001", "tokens": 100, "steps": 1}

@@ -68,10 +68,10 @@ def test_loads_with_positions():
         (HEAD + "  one: {type: transform, set: {a: 1}, optional: 'yes'}\n", 3, 39, "expected true or false", ""),
         (HEAD + "  one: {type: transform, set: {a: 1}, join: most}\n", 3, 39, "expected `all`, `any` or", ""),
         (
-            HEAD + "  one: {type: human_gate, approvers: a, subject: s, remind_after: 4h}\n",
+            HEAD + "  one: {type: human_gate, approvers: a, subject: s, escalate: []}\n",
             3,
             53,
-            "`remind_after` is not available",
+            "`escalate`: must not be empty",
             "",
         ),
         (HEAD + "  one: {type: agent, model: m, prompt: p, tools: []}\n", 3, 43, "must not be empty", ""),

@@ -50,6 +50,22 @@ def test_what_needs_nobody_is_not_announced(kind):
     assert announcement(item(kind)) is None
 
 
+@pytest.mark.parametrize("kind", ["gate_reminded", "gate_escalated"])
+def test_what_time_made_of_a_gate_is_announced_with_who_may_decide_now(kind):
+    told = announcement(item(kind, tier=2, roles=["finance", "lead"], to=["lena@example.com"]))
+    assert told.kind == "Approval Requested"
+    assert told.detail == {
+        "tenant": "acme",
+        "run": "R",
+        "path": "each[3]/draft",
+        "seq": 7,
+        "at": 99,
+        "roles": ["finance", "lead"],
+        "again": True,
+        "tier": 2,
+    }
+
+
 def test_other_records_are_not_announced():
     assert announcement({"pk": PK, "sk": "HEAD", "rev": 1}) is None
 

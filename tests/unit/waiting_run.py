@@ -25,7 +25,16 @@ from shared.runtime.sweep import SweepHost, of_tenant
 from shared.runtime.task import Task
 from shared.settings import Person
 from shared.tenants.tokens import Principal, issue_token
-from shared.testing import FakeEngine, FakeTools, FixedDefinitions, FrozenClock, MemoryBlobs, MemoryStore, Outbox
+from shared.testing import (
+    Bulletin,
+    FakeEngine,
+    FakeTools,
+    FixedDefinitions,
+    FrozenClock,
+    MemoryBlobs,
+    MemoryStore,
+    Outbox,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +42,8 @@ if TYPE_CHECKING:
 TENANT = "acme"
 FIONA = Person(name="Fiona Ångström", initials="FÅ", email="fiona@example.com")
 OMAR = Person(name="Omar Lead", initials="OL", email="omar@example.com")
-APPROVERS = {"finance": (FIONA, OMAR)}
+LENA = Person(name="Lena <Lead>", initials="LL", email="lena@example.com")
+APPROVERS = {"finance": (FIONA, OMAR), "lead": (LENA, OMAR)}
 KEY = b"k" * 32
 URL = "http://localhost:4566/_aws/execute-api/a1b2c3"
 INVOICE = {
@@ -149,7 +159,7 @@ class World:
     def sweep(self, asked: Any) -> Any:
         """Stand in for the function `sweep`."""
         stores = {"tenants": self.tokens, "catalogue": self.catalogue}
-        host = SweepHost(**self.parts(), **stores, machines=None, unwind_machine="unwind")
+        host = SweepHost(**self.parts(), **stores, machines=None, unwind_machine="unwind", events=Bulletin())
         return json.loads(json.dumps(of_tenant(host, asked, self.clock.now()).to_json()))
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.checks.registry import Context, Told, rule
@@ -10,6 +12,7 @@ from shared.definition.expressions import ExpressionFailure, template_references
 from shared.definition.fit import misfits
 from shared.definition.models import Gate, ToolStep
 from shared.definition.names import listed, nearest
+from shared.definition.units import spelled
 from shared.definition.validation import schema_complaint
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from shared.definition.scopes import Place
     from shared.definition.yaml_tree import Path
+    from shared.errors import Finding
 
 
 @rule("gate_target")
@@ -62,6 +66,54 @@ def gate_expiry(context: Context) -> Iterator[Told]:
         if place.step.on_expiry == "approve" and isinstance(target, ToolStep) and target.risk == "irreversible":
             told = f"`on_expiry: approve` would run the irreversible `{approved}` without a person"
             yield (*place.at, "on_expiry"), told, "Use reject, fail or pause."
+
+
+@rule("gate_tiers")
+def gate_tiers(context: Context) -> Iterator[Told]:
+    """Each tier of a gate begins after the one before it, while the gate is open, and adds somebody."""
+    for place in context.steps(Gate):
+        before, known = 0.0, set(place.step.approvers)
+        for index, tier in enumerate(place.step.escalate):
+            at = (*place.at, "escalate", index)
+            if tier.after <= before:
+                told = f"this tier begins after {spelled(tier.after)}, and the one before it after {spelled(before)}"
+                yield (*at, "after"), told, "`after` counts from the gate's opening: list the tiers in their order."
+            elif tier.after >= place.step.timeout:
+                told = f"the gate ends after {spelled(place.step.timeout)}, before this tier begins"
+                yield (*at, "after"), told, "Shorten it, or raise the `timeout`."
+            twice = [role for number, role in enumerate(tier.to) if role in known or role in tier.to[:number]]
+            if twice:
+                told = f"{listed(dict.fromkeys(twice))} may decide already"
+                yield (*at, "to"), told, "Name each role once: who may decide goes on to."
+            before, known = max(before, tier.after), known | {*tier.to}
+
+
+@rule("gate_reminder")
+def gate_reminder(context: Context) -> Iterator[Told | Finding]:
+    """A tier is reminded before it is over. Warns where that holds for some tiers only."""
+    for place in context.steps(Gate):
+        after, path = place.step.remind_after, (*place.at, "remind_after")
+        if after is None:
+            continue
+        lengths = _lengths(place.step)
+        late = [number for number, length in enumerate(lengths, 1) if length <= after]
+        if len(lengths) == len(late) == 1:
+            told = f"the gate ends after {spelled(place.step.timeout)}: nobody is reminded after {spelled(after)}"
+            yield path, told, "Shorten it, or raise the `timeout`."
+        elif len(lengths) == len(late):
+            told = f"no tier lasts longer than {spelled(max(lengths))}: nobody is reminded after {spelled(after)}"
+            yield path, told, "Shorten it, or let the tiers begin later: it counts from each tier's beginning."
+        elif late:
+            told = f"tier {', '.join(map(str, late))} is over before it is reminded after {spelled(after)}"
+            remedy = "Shorten it, or let the next tier begin later."
+            yield replace(context.loaded.finding("gate_reminder", path, told, remedy), severity="warning")
+
+
+def _lengths(gate: Gate) -> list[float]:
+    """Return how long (s) each tier lasts; none where their order is wrong, which is another rule's."""
+    begins = [0.0, *(tier.after for tier in gate.escalate), gate.timeout]
+    lengths = [end - begin for begin, end in pairwise(begins)]
+    return lengths if min(lengths) > 0 else []
 
 
 @rule("gate_edit")

@@ -1,0 +1,53 @@
+"""Reminders and tiers of gates in this process: timers that are set again from the records, so a crash loses none."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from shared.runtime.announcing import look
+from shared.runtime.scopes import scope_of
+from shared.runtime.tiers import due
+
+if TYPE_CHECKING:
+    from shared.inprocess.engine import InProcess
+    from shared.inprocess.live import Live, Walk
+    from shared.ledger.records import Gate
+
+TURN = "turn:"
+"""What the names of these timers begin with; the gate's path follows."""
+
+
+class Tiers:
+    """Looks at gates when a reminder or a tier is due. What was due while no process ran comes when one begins."""
+
+    def __init__(self, engine: InProcess) -> None:
+        self._engine = engine
+        self._set: dict[tuple[str, str], int] = {}
+
+    def watch(self, live: Live, walk: Walk) -> None:
+        """Set the timer of the gate at which a walk waits: its own, or the one that is to approve its step anew."""
+        do, plan = walk.do, walk.plan
+        if do is None or plan is None:
+            return
+        path = do.path if plan.type == "human_gate" else f"{scope_of(do.path)}{plan.approved_by}"
+        if plan.type == "human_gate" or plan.approved_by:
+            self._again(live.id, path, self._engine.places.journal(live.id).read([f"GATE#{path}"]).gate(path))
+
+    def ring(self, run: str, name: str) -> None:
+        """Look at a gate whose timer is over, on the hub's thread."""
+        self._engine.hub.put(partial(self._look, run, name.removeprefix(TURN)))
+
+    def _look(self, run: str, path: str) -> None:
+        self._set.pop((run, path), None)
+        places = self._engine.places
+        if run not in places.runs():
+            return
+        self._again(run, path, look(self._engine.handlers.gates, places.journal(run), path))
+        places.leave(run)
+
+    def _again(self, run: str, path: str, gate: Gate | None) -> None:
+        moment = due(gate) if gate else None
+        if moment is not None and self._set.get((run, path)) != moment:
+            self._set[run, path] = moment
+            self._engine.timer(run, f"{TURN}{path}", moment)
