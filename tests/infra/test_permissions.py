@@ -108,6 +108,15 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "unwind": START,
         "unwind executions": {"states:DescribeExecution"},
     },
+    "Trigger": {
+        "runs": WRITE,
+        "definitions": READ,
+        "tenants": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "machines": START,
+        "event bus": {"events:PutEvents"},
+        "trigger letters": {"sqs:SendMessage"},
+    },
     "Publish": {
         "definitions": WRITE,
         "machines": {"states:DescribeStateMachine", "states:PublishStateMachineVersion"},
@@ -136,6 +145,7 @@ NAMES = [
     (r"SweepFunction\w*", "sweep"),
     (r"cdk-hnb659fds-assets-.*/\*$", "assets"),
     (r"DeadLetters\w*", "dead letters"),
+    (r"TriggerLetters\w*", "trigger letters"),
     (r":secret:TENANT/\*/signalbox-prod/\*$", "tenants' secrets"),
     (r"Logs\w+", "own logs"),
 ]
@@ -238,6 +248,7 @@ def test_functions_are_called_only_by_the_api_and_by_our_rules(prod: Synthesised
         ("ApprovalsFunction", "apigateway.amazonaws.com"),
         ("FinaliseFunction", "events.amazonaws.com"),
         ("GateFunction", "events.amazonaws.com"),
+        ("TriggerFunction", "events.amazonaws.com"),
         ("SweepFunction", "events.amazonaws.com"),
     }
     assert all(permission.properties["SourceArn"] for permission in prod.of("AWS::Lambda::Permission"))
