@@ -170,6 +170,20 @@ _WORKFLOW = {
             }
         )
     ),
+    "triggers": _list(
+        _object(
+            {
+                "id": _TEXT,
+                "kind": {"enum": ["webhook", "schedule", "event", "queue"]},
+                "tenant": _TEXT,
+                "path": {"type": ["string", "null"], "description": "Where a webhook is sent to."},
+                "queue": {"type": ["string", "null"], "description": "Name of the SQS queue."},
+                "cron": _or_null(_TEXT),
+                "timezone": _or_null(_TEXT),
+                "pattern": _or_null(_JSON),
+            }
+        )
+    ),
     "definition": _TEXT,
 }
 

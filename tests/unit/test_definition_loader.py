@@ -48,7 +48,7 @@ def test_loads_with_positions():
         (STEP + "description: 1e999\n", 4, 14, "1e999 is not a number that JSON can hold", ""),
         (STEP + "description: " + "9" * 5000 + "\n", 4, 14, "is not a number that JSON can hold", ""),
         (STEP + "descripton: x\n", 4, 1, "unknown field `descripton`", "Did you mean `description`?"),
-        (STEP + "triggers: []\n", 4, 1, "`triggers` is not available yet", "Remove it"),
+        (STEP + "triggers: {}\n", 4, 1, "`triggers`: expected a list", ""),
         (STEP + "deadline: 2\n", 4, 1, "expected a duration with its unit", ""),
         (STEP + "on_error: puase\n", 4, 1, "not `puase`", ""),
         (STEP + "budget: {usd: -1}\n", 4, 10, "`usd`: expected an amount of USD", ""),

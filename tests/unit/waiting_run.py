@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.api.host import ApiHost
@@ -12,7 +12,7 @@ from shared.approvals.letters import LetterWriter
 from shared.budget.rules import NANO
 from shared.errors import RequestRefused
 from shared.ids import sha256
-from shared.manifest import Edge, Limits, Manifest, StepPlan
+from shared.manifest import Edge, Limits, Manifest, StepPlan, Trigger
 from shared.ports import Key, ModelReply, ModelRequest, Usage, Write
 from shared.runtime.announcing import GateHost
 from shared.runtime.control import run_free
@@ -25,7 +25,16 @@ from shared.runtime.sweep import SweepHost, of_tenant
 from shared.runtime.task import Task
 from shared.settings import Person
 from shared.tenants.tokens import Principal, issue_token
-from shared.testing import FakeEngine, FakeTools, FixedDefinitions, FrozenClock, MemoryBlobs, MemoryStore, Outbox
+from shared.testing import (
+    FakeEngine,
+    FakeSecrets,
+    FakeTools,
+    FixedDefinitions,
+    FrozenClock,
+    MemoryBlobs,
+    MemoryStore,
+    Outbox,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,9 +133,11 @@ class World:
     answer: Mapping[str, Any] | BaseException
     run: str = ""
     gate_fields: Mapping[str, Any] = field(default_factory=dict)
+    triggers: tuple[Trigger, ...] = ()
+    secrets: FakeSecrets = field(default_factory=FakeSecrets)
 
     def parts(self) -> dict[str, Any]:
-        definitions = FixedDefinitions(manifest(**self.gate_fields))
+        definitions = FixedDefinitions(replace(manifest(**self.gate_fields), triggers=self.triggers))
         return {
             "store": self.store,
             "blobs": self.blobs,
@@ -144,6 +155,7 @@ class World:
             start=self.start,
             sweep=self.sweep,
             unwind_machine="unwind",
+            secrets=self.secrets,
         )
 
     def sweep(self, asked: Any) -> Any:
@@ -166,7 +178,7 @@ class World:
         host = Host(**self.parts())
         try:
             published: Published = FixedDefinitions(manifest()).published(payload["workflow"], payload["version"])
-            names = ("tenant", "initiator", "trigger", "input", "key", "budget_mode")
+            names = ("tenant", "initiator", "trigger", "input", "key", "budget_mode", "trigger_name", "occurrence")
             asked = {name: payload[name] for name in names if name in payload}
             run, new = start_run(host, published, StartRequest(**asked))
         except RequestRefused as refused:

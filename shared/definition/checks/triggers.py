@@ -8,15 +8,17 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from shared.definition.checks.arguments import input_faults
 from shared.definition.checks.registry import Context, Told, rule
 from shared.definition.cron import Cron
+from shared.definition.expressions import ExpressionFailure, references
 from shared.definition.names import listed, nearest
 from shared.definition.patterns import faults, of_ours
-from shared.definition.sites import of_triggers
+from shared.definition.sites import ALWAYS, of_triggers, readable
 from shared.definition.triggers import DEFAULT_INPUT, KINDS, BusEvent, Queue, Schedule
 from shared.definition.validation import schema_complaint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from shared.definition.sites import Field
     from shared.definition.triggers import Kind, Start
     from shared.definition.yaml_tree import Path
 
@@ -111,11 +113,20 @@ def trigger_input(context: Context) -> Iterator[Told]:
     given = {field.path: field for field in context.fields if field.trigger}
     for path, kind, start in _all(context):
         at = (*path, "input")
-        if at in given:
+        if at in given and not _uses_others(given[at]):
             yield from input_faults(context, given[at], wanted, context.workflow.workflow)
-        elif kind == "schedule":
+        elif kind == "schedule" and start.input is None:
             missing = start.model_copy(update={"input": DEFAULT_INPUT[kind]})
             entry = context.workflow.triggers[int(path[1])].model_copy(update={kind: missing})
             (field,) = of_triggers((entry,), context.scopes[0])
             for _, told, remedy in input_faults(context, field, wanted, context.workflow.workflow):
                 yield path, told, remedy.replace("Add `", "Add `input` with `")
+
+
+def _uses_others(field: Field) -> bool:
+    """Tell whether it uses names that are not known there, or cannot be read: rules of their own report that."""
+    try:
+        used = {one.root for site in readable(field) for one in references(site.expression)}
+    except ExpressionFailure:
+        return True
+    return bool(used & (ALWAYS - field.names))
