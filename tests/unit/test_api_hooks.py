@@ -17,7 +17,9 @@ from shared.manifest import Trigger
 from tests.unit.api_client import ask, check, data, problem
 from tests.unit.waiting_run import TENANT, fresh
 
-OLD, NEW, FOREIGN, SHORT = (base64.b64encode(bytes([n]) * size).decode() for n, size in ((1, 24), (2, 32), (3, 24), (4, 8)))
+OLD, NEW, FOREIGN, SHORT = (
+    base64.b64encode(bytes([n]) * size).decode() for n, size in ((1, 24), (2, 32), (3, 24), (4, 8))
+)
 PATH = "/v1/hooks/invoice/erp"
 
 
@@ -137,7 +139,10 @@ def test_whoever_has_not_signed_hears_the_same_whether_there_is_such_a_webhook_o
 def test_a_payload_that_does_not_fit_names_its_field():
     answer = send(world(), {"document": 5})
     assert problem(answer) == (422, "unfit_input")
-    assert "does not fit the input of invoice at $.document: 5 is not of type 'string'" in json.loads(answer.body)["detail"]
+    assert (
+        "does not fit the input of invoice at $.document: 5 is not of type 'string'"
+        in json.loads(answer.body)["detail"]
+    )
     assert problem(send(world(), [1])) == (422, "unfit_input")
     made = world(hook(input={"document": "${ trigger.body.text }"}))
     answer = send(made, {"txt": "x"})
@@ -166,12 +171,14 @@ def test_the_mapping_sees_headers_but_none_that_may_hold_a_secret():
 
 def test_a_budget_that_is_used_up_refuses_the_webhook_which_may_come_again():
     made = world()
-    set_limits(made.store, TENANT, usd=0)
+    set_limits(made.store, TENANT, {"usd": 0}, monthly=False, now=made.clock.now())
     assert problem(send(made, {"document": "x"})) == (402, "tenant_budget_exceeded")
 
 
 def test_a_workflow_shows_its_triggers():
     made = world(hook(), Trigger("queue", "intake", TENANT, {}, {}))
     made.publish()
-    shown = data(ask(made, "GET", "/v1/workflows/invoice"))["triggers"]
-    assert shown == []  # those of the version that is published in the table
+    erp, intake = data(ask(made, "GET", "/v1/workflows/invoice"))["triggers"]
+    assert (erp["id"], erp["kind"], erp["tenant"], erp["path"]) == ("erp", "webhook", TENANT, PATH)
+    assert (intake["queue"], intake["path"]) == ("signalbox-local-invoice-intake", None)
+    assert "secret" not in erp

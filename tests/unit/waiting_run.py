@@ -227,7 +227,8 @@ class World:
     def publish(self) -> None:
         """Put the workflow into the definitions table as the publisher does."""
         facts = {"workflow": "invoice", "version": 1, "hash": manifest().hash}
-        more = {"manifest": json.dumps(manifest().to_json()), "definition": "{}", "published_at": self.clock.now()}
+        whole = replace(manifest(), triggers=self.triggers)
+        more = {"manifest": json.dumps(whole.to_json()), "definition": "{}", "published_at": self.clock.now()}
         for pk, sk, item in (
             ("WORKFLOW#invoice", "VERSION#000001", facts | more),
             ("WORKFLOWS", "NAME#invoice", facts),
