@@ -33,7 +33,7 @@ from shared.triggers.occurrences import direct, of_event, of_schedule, of_webhoo
 from shared.triggers.starting import TriggerHost, asked, fire, key, take
 
 TEXT = """workflow: in-take
-input: {type: object, required: [doc], additionalProperties: false, properties: {doc: {type: string}, n: {type: number}}}
+input: {type: object, required: [doc], additionalProperties: false, properties: {doc: {type: string}}}
 triggers:
   - schedule: {id: nightly, cron: "0 2 * * ? *", timezone: Europe/Berlin, input: {doc: "of ${ trigger.time }"}}
   - event: {id: uploaded, tenant: acme, pattern: {source: [app.uploads]}}
