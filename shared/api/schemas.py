@@ -176,6 +176,7 @@ _WORKFLOW = {
                 "id": _TEXT,
                 "kind": {"enum": ["webhook", "schedule", "event", "queue"]},
                 "tenant": _TEXT,
+                "active": {"type": "boolean", "description": "false: the local cloud has no schedules."},
                 "path": {"type": ["string", "null"], "description": "Where a webhook is sent to."},
                 "queue": {"type": ["string", "null"], "description": "Name of the SQS queue."},
                 "cron": _or_null(_TEXT),

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from shared.manifest import Trigger
     from shared.ports import Item, Key
 
+LOCAL = "local"
+"""The environment that deploys no schedules: its cloud knows no time zones, and not for when it calls."""
+
 
 def index(host: ApiHost, _call: Call) -> Response:
     """List the published workflows with their newest version."""
@@ -87,7 +90,9 @@ def _trigger(workflow: str, trigger: Trigger, environment: str) -> dict[str, Any
     own = {name: trigger.spec.get(name) for name in ("cron", "timezone", "pattern")}
     path = f"/v1/hooks/{workflow}/{trigger.id}" if trigger.kind == "webhook" else None
     queue = queue_name(environment, workflow, trigger.id) if trigger.kind == "queue" else None
-    return {"id": trigger.id, "kind": trigger.kind, "tenant": trigger.tenant, "path": path, "queue": queue, **own}
+    active = trigger.kind != "schedule" or environment != LOCAL
+    facts = {"id": trigger.id, "kind": trigger.kind, "tenant": trigger.tenant, "active": active}
+    return {**facts, "path": path, "queue": queue, **own}
 
 
 def _limits(budget: Limits) -> dict[str, Any]:

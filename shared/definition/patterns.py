@@ -73,6 +73,8 @@ def _of_list(key: str, values: list[Any], path: Path) -> Iterator[Told]:
     for index, one in enumerate(values):
         if isinstance(one, dict):
             yield from _of_matcher(cast("dict[str, Any]", one), (*path, index))
+        elif one is None:
+            yield (*path, index), f"`{key}`: null cannot be deployed", "Match other fields, and look at it in a `when`."
         elif isinstance(one, list):
             yield (*path, index), f"`{key}`: a list inside a list is no value", "Write the values one after another."
 

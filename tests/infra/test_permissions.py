@@ -74,6 +74,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "seal secret": SECRET,
         "machines": ANSWER,
         "unwind": START,
+        "webhook secret": SECRET | {"secretsmanager:DescribeSecret"},
         "start versions": {"lambda:InvokeFunction"},
         "sweep": {"lambda:InvokeFunction"},
     },
@@ -147,6 +148,8 @@ NAMES = [
     (r"DeadLetters\w*", "dead letters"),
     (r"TriggerLetters\w*", "trigger letters"),
     (r":secret:TENANT/\*/signalbox-prod/\*$", "tenants' secrets"),
+    # One tenant's, by its full name: what follows is what Secrets Manager appends.
+    (r":secret:TENANT/acme/signalbox-prod/erp_webhook-\?{6}$", "webhook secret"),
     (r"Logs\w+", "own logs"),
 ]
 

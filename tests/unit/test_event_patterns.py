@@ -11,7 +11,7 @@ GOOD = [
     {"source": [{"prefix": "app."}], "detail-type": [{"suffix": {"equals-ignore-case": "Created"}}]},
     {"source": ["aws.s3"], "detail": {"bucket": {"name": ["in"]}, "object": {"key": [{"wildcard": "in/*.pdf"}]}}},
     {"source": ["x"], "detail": {"n": [{"numeric": [">", 0, "<=", 5]}], "ip": [{"cidr": "10.0.0.0/8"}]}},
-    {"source": ["x"], "detail": {"a": [{"exists": False}], "b": [None, True, 5, "x"], "c": [{"anything-but": [1, 2]}]}},
+    {"source": ["x"], "detail": {"a": [{"exists": False}], "b": [True, 5, "x"], "c": [{"anything-but": [1, 2]}]}},
     {"source": ["x"], "detail": {"$or": [{"a": [1]}, {"b": [{"anything-but": {"prefix": ["a", "b"]}}]}]}},
     {"$or": [{"source": ["x"]}, {"source": ["y"]}]},
 ]
@@ -27,6 +27,7 @@ def test_a_good_pattern_has_no_faults_and_is_not_about_us(pattern):
     ("pattern", "path"),
     [
         ({"source": [["x"]]}, ("source", 0)),
+        ({"source": ["x"], "detail": {"a": [None]}}, ("detail", "a", 0)),
         ({"source": [{}]}, ("source", 0)),
         ({"source": [{"prefix": "a", "suffix": "b"}]}, ("source", 0)),
         ({"source": [{"prefix": 5}]}, ("source", 0)),
