@@ -171,7 +171,7 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
             for path, plan in forecast.steps
             if plan.risk == "irreversible"
         ],
-        "triggers": of_manifest(compiled.manifest.triggers),
+        "triggers": of_manifest(compiled.manifest),
         "width": {
             "steps_at_once": width.width,
             "max_parallel": width.max_parallel,

@@ -12,7 +12,7 @@ from scripts.commands.output import JsonOption, Refused, print_json, table
 from scripts.commands.target import TokenOption, UrlOption, target
 
 if TYPE_CHECKING:
-    from shared.manifest import Trigger
+    from shared.manifest import Manifest
     from shared.runtime.host import Published
     from shared.runtime.runs import StartRequest
 
@@ -67,14 +67,12 @@ def _where(trigger: Mapping[str, Any]) -> str:
     match trigger["kind"]:
         case "webhook":
             return f"POST {trigger['url']}"
-        case "queue":
-            return f"queue {trigger['queue']}"
         case "schedule":
             when = ", ".join(trigger["next"]) or "never again"
             told = f"{trigger['cron']} {trigger['timezone']}: {when}"
             return told if trigger["active"] else f"{told} (on AWS: the local cloud has no schedules)"
         case _:
-            return words("event", trigger)
+            return words(trigger["kind"], trigger)
 
 
 def words(kind: str, spec: Mapping[str, Any]) -> str:
@@ -85,7 +83,7 @@ def words(kind: str, spec: Mapping[str, Any]) -> str:
         "webhook": lambda: f"signed with the secret {spec['secret']}",
         "schedule": lambda: f"{spec['cron']} {spec['timezone']}",
         "event": lambda: json.dumps(spec["pattern"], ensure_ascii=False),
-        "queue": lambda: "a message in its queue",
+        "queue": lambda: f"queue {spec['queue']}",
     }
     return told[kind]()
 
@@ -117,6 +115,12 @@ def rehearsed(published: "Published", name: str, content: Any) -> "StartRequest"
         raise Refused(refused.detail, remedy, code=refused.problem) from None
 
 
-def of_manifest(triggers_: "tuple[Trigger, ...]") -> list[dict[str, Any]]:
-    """Return the triggers as `plan` tells them."""
-    return [{"id": one.id, "kind": one.kind, "tenant": one.tenant, **one.spec} for one in triggers_]
+def of_manifest(manifest: "Manifest") -> list[dict[str, Any]]:
+    """Return the triggers as `plan` tells them: where it will be deployed, a file does not say."""
+    from shared.triggers.occurrences import queue_name  # noqa: PLC0415 - as above
+
+    return [
+        {"id": one.id, "kind": one.kind, "tenant": one.tenant, **one.spec}
+        | ({"queue": queue_name("<env>", manifest.workflow, one.id)} if one.kind == "queue" else {})
+        for one in manifest.triggers
+    ]

@@ -104,7 +104,7 @@ def take(host: TriggerHost, occurrence: Occurrence, delivered: Mapping[str, Any]
     except TenantBudgetExceeded:
         raise  # it is raised, or begins anew with the month
     except RequestRefused as refused:
-        LOG.warning("trigger refused", extra={**where, "code": refused.problem, "detail": refused.detail})
+        LOG.warning("trigger refused", extra={**where, "code": refused.problem})  # its detail may quote data
         told = {**where, "kind": occurrence.kind, "code": refused.problem}
         resource = f"trigger/{occurrence.workflow}/{occurrence.trigger}"
         host.events.announce([Announcement(REFUSED, resource, told)])

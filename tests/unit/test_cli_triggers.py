@@ -78,7 +78,7 @@ def test_plan_lists_what_starts_runs(tmp_path):
     assert (erp["kind"], erp["secret"]) == ("webhook", "erp_webhook")
     assert (nightly["cron"], nightly["timezone"], nightly["tenant"]) == ("0 2 * * ? *", "Europe/Berlin", "acme")
     assert uploaded["pattern"] == {"source": ["app.uploads"]}
-    assert intake["tenant_by_group"] is True
+    assert (intake["tenant_by_group"], intake["queue"]) == (True, "signalbox-<env>-demo-intake")
     shown = " ".join(CliRunner().invoke(app, ["plan", str(file)]).stdout.split())
     assert "webhook erp (signed with the secret erp_webhook); schedule nightly (0 2 * * ? * Europe/Berlin" in shown
 
