@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from functions import bootstrap
 from shared.observability import logger
-from shared.triggers.occurrences import direct, queued
-from shared.triggers.starting import take
+from shared.triggers.occurrences import direct
+from shared.triggers.starting import take, take_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,15 +15,9 @@ if TYPE_CHECKING:
 
 @logger.inject_lambda_context(clear_state=True)
 def handle(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
-    """Start a run for the event, or one for each message; those that failed are reported, and delivered again."""
+    """Start a run for the event, or one for each message; a raised error, or a reported message, comes again."""
     host = bootstrap.trigger_host()
-    if "Records" not in event:
-        return {"run": take(host, direct(event), event)}
-    failed: list[dict[str, str]] = []
-    for record in event["Records"]:
-        try:
-            take(host, queued(host.environment, record), record)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other messages must not wait for this one
-            logger.warning("not started", extra={"message": record["messageId"], "error": repr(error)})
-            failed.append({"itemIdentifier": record["messageId"]})
-    return {"batchItemFailures": failed}
+    if "Records" in event:
+        failed = take_messages(host, event["Records"])
+        return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
+    return {"run": take(host, direct(event), event)}

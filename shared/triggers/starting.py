@@ -15,10 +15,10 @@ from shared.runtime.host import Host
 from shared.runtime.outputs import fits
 from shared.runtime.runs import StartRequest, start_run, started_by
 from shared.tenants.register import is_known
-from shared.triggers.occurrences import GROUP
+from shared.triggers.occurrences import GROUP, queued
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from shared.manifest import Trigger
     from shared.ports import DeadLetters, Events, Store
@@ -112,6 +112,18 @@ def take(host: TriggerHost, occurrence: Occurrence, delivered: Mapping[str, Any]
         return None
     LOG.info("run started", extra={**where, "run_id": run, "new": new})
     return run
+
+
+def take_messages(host: TriggerHost, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Take each message; return the ids of those that are to be delivered again."""
+    failed: list[str] = []
+    for record in records:
+        try:
+            take(host, queued(host.environment, record), record)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other messages must not wait for this one
+            LOG.warning("not started", extra={"message_id": record["messageId"], "error": type(error).__name__})
+            failed.append(str(record["messageId"]))
+    return failed
 
 
 def fire(host: TriggerHost, occurrence: Occurrence) -> tuple[str, bool]:

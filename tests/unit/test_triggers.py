@@ -30,7 +30,7 @@ from shared.testing import (
 )
 from shared.triggers.aws import SqsDeadLetters
 from shared.triggers.occurrences import direct, of_event, of_schedule, of_webhook, queue_name, queued
-from shared.triggers.starting import TriggerHost, asked, fire, key, take
+from shared.triggers.starting import TriggerHost, asked, fire, key, take, take_messages
 
 TEXT = """workflow: in-take
 input: {type: object, required: [doc], additionalProperties: false, properties: {doc: {type: string}}}
@@ -210,6 +210,23 @@ def test_what_may_pass_is_delivered_again():
     with pytest.raises(TransientFailure):
         take(made, queued("prod", record), record)
     assert made.dead_letters.letters == []
+
+
+def test_of_a_batch_only_what_has_failed_comes_again():
+    made = host()
+    commits = made.store.before_commit
+
+    def once(writes):
+        made.store.before_commit = commits
+        raise TransientFailure("no")
+
+    made.store.before_commit = once
+    records = [message({"text": "x"}, id_="m-1"), message("no object", id_="m-2"), message({"text": "x"}, id_="m-3")]
+    assert take_messages(made, records) == ["m-1"]
+    assert [letter["messageId"] for letter, _ in made.dead_letters.letters] == ["m-2"]
+    assert len(made.engine.executions) == 1
+    assert take_messages(made, [records[0], records[2]]) == []
+    assert len(made.engine.executions) == 2
 
 
 def test_an_empty_purse_is_no_dead_letter():
