@@ -33,7 +33,8 @@ def build(app: App, *, settings: Settings, definitions: Sequence[Definition]) ->
     WorkflowsStack(
         app, f"{settings.prefix}-workflows", settings=settings, engine=engine, definitions=definitions, env=where
     )
-    ApiStack(app, f"{settings.prefix}-api", settings=settings, data=data, sweep=engine.sweep, env=where)
+    hooks = [(one.tenant, one.spec["secret"]) for each in definitions for one in each.triggers if one.kind == "webhook"]
+    ApiStack(app, f"{settings.prefix}-api", settings=settings, data=data, sweep=engine.sweep, hooks=hooks, env=where)
     Tags.of(app).add("signalbox", settings.name)
     return app
 

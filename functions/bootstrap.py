@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shared.runtime.projection import ProjectHost
     from shared.runtime.sweep import SweepHost
     from shared.settings import Environment
+    from shared.triggers.starting import TriggerHost
 
 _CODE = Path(__file__).parent.parent
 _REPEATING: dict[str, Any] = {
@@ -76,7 +77,7 @@ def _host(environment: Environment) -> dict[str, Any]:
 
 
 def _secrets(environment: Environment) -> Secrets:
-    from shared.secretstore.aws import SecretsManager  # noqa: PLC0415 - only calls and approvals are about secrets
+    from shared.secretstore.aws import SecretsManager  # noqa: PLC0415 - calls, approvals and webhooks alone are about secrets
 
     return SecretsManager(client("secretsmanager"), environment.environment)
 
@@ -159,6 +160,8 @@ def api_host() -> ApiHost:
         start=LambdaStart(client("lambda"), environment.start_function),
         sweep=LambdaSweep(client("lambda"), environment.sweep_function),
         unwind_machine=environment.unwind_machine,
+        secrets=_secrets(environment),
+        environment=environment.environment,
     )
 
 
@@ -178,6 +181,23 @@ def project_host() -> ProjectHost:
     environment = settings.ProjectEnvironment.read(os.environ)
     events = EventBridge(client("events"), environment.event_bus)
     return ProjectHost(**_host(environment), events=events, unwind_machine=environment.unwind_machine)
+
+
+@cache
+def trigger_host() -> TriggerHost:
+    """Return the host of ``trigger``, with the queue and the bus that learn of what cannot start a run."""
+    from shared.events.aws import EventBridge  # noqa: PLC0415 - as above
+    from shared.triggers.aws import SqsDeadLetters  # noqa: PLC0415 - only this function has dead letters of its own
+    from shared.triggers.starting import TriggerHost  # noqa: PLC0415
+
+    environment = settings.TriggerEnvironment.read(os.environ)
+    return TriggerHost(
+        **_host(environment),
+        environment=environment.environment,
+        tenants=_table(environment.tenants_table),
+        dead_letters=SqsDeadLetters(client("sqs"), environment.dead_letters),
+        events=EventBridge(client("events"), environment.event_bus),
+    )
 
 
 @cache

@@ -16,6 +16,7 @@ from scripts.commands import (
     runs,
     secrets,
     sweep,
+    triggers,
 )
 from scripts.commands.output import COMMAND, version
 from scripts.commands.program import start
@@ -57,7 +58,8 @@ def signalbox(
     """Take the options that come before a command."""
 
 
-for module in (local, definitions, plan, runs, approvals, budgets, secrets, deadletters, sweep, deploy, doctor):
+GROUPS = (local, definitions, plan, runs, triggers, approvals, budgets, secrets, deadletters, sweep, deploy, doctor)
+for module in GROUPS:
     module.add_to(app)
 
 

@@ -19,6 +19,7 @@ from shared.definition.neighbours import neighbours
 from shared.errors import DefinitionError, Finding
 from shared.graph import Graph, Tree, decompose, order_graph
 from shared.graph.ordering import early
+from shared.manifest import Trigger
 from shared.models.prices import prices
 from shared.plan import plan, with_wakes
 from shared.tools.registry import ToolError, load_tools
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Compiled",
     "Summary",
+    "Trigger",
     "Unit",
     "compile_file",
     "compile_loaded",

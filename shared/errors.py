@@ -4,7 +4,7 @@ SignalboxError
 ├── DefinitionError            a workflow file is refused; carries every finding
 ├── RequestRefused             a request is refused; carries an HTTP status and a stable code
 │   ├── InvalidRequest   400   ├── Unauthenticated 401   ├── Forbidden 403   ├── NotFound 404
-│   ├── MethodNotAllowed 405   ├── Conflict        409   ├── UnfitChanges 422
+│   ├── MethodNotAllowed 405   ├── Conflict        409   ├── UnfitChanges 422   ├── UnfitInput 422
 │   └── TenantBudgetExceeded 402
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
@@ -139,6 +139,13 @@ class UnfitChanges(RequestRefused):
         super().__init__(f"changes.{field}: {detail}" if field else detail)
         self.field = field
         self.told = detail
+
+
+class UnfitInput(RequestRefused):
+    """What a trigger makes of what has happened does not fit the workflow's input."""
+
+    status = 422
+    code = "unfit_input"
 
 
 class StoreConflict(SignalboxError):

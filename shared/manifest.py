@@ -167,11 +167,27 @@ def part_plan(name: str) -> StepPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Trigger:
+    """What starts runs besides the API. ``id`` is its name in the file, ``input`` a template over ``trigger``.
+
+    ``spec`` holds the fields of its kind as in the file: scheme and secret (a name); cron and timezone; pattern; for a
+    queue, tenant_by_group.
+    """
+
+    kind: Literal["webhook", "schedule", "event", "queue"]
+    id: str
+    tenant: str
+    input: Any
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """One immutable definition. ``hash`` is the SHA-256 of definition and ASL; ``order`` is topological.
 
     ``on_error`` is the workflow's; a step's own, or this one, is already resolved in the step's plan.
-    Steps used only as a fallback template are in ``steps`` but not in ``order``. ``deadline`` is wall-clock (s).
+    Steps used only as a fallback template are in ``steps`` but not in ``order``. Where there are no ``triggers``, its
+    JSON does not name them. ``deadline`` is wall-clock (s).
     ``slots`` tells whether any step waits for a slot.
     """
 
@@ -186,19 +202,27 @@ class Manifest:
     description: str = ""
     deadline: float | None = None
     slots: bool = False
+    triggers: tuple[Trigger, ...] = ()
     format: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
         steps = {name: _slim(plan) for name, plan in self.steps.items()}
-        return {**asdict(replace(self, steps={})), "steps": steps}
+        whole = {**asdict(replace(self, steps={})), "steps": steps}
+        return whole if self.triggers else {name: value for name, value in whole.items() if name != "triggers"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Manifest:
         """Rebuild a manifest from ``to_json``'s data. Raises KeyError or TypeError on foreign data."""
         steps = {name: _step(plan) for name, plan in data["steps"].items()}
-        rest = {key: value for key, value in data.items() if key not in {"steps", "budget", "order"}}
-        return cls(**rest, steps=steps, budget=Limits(**data["budget"]), order=tuple(data["order"]))
+        rest = {key: value for key, value in data.items() if key not in {"steps", "budget", "order", "triggers"}}
+        triggers = tuple(Trigger(**each) for each in data.get("triggers", ()))
+        limits, order = Limits(**data["budget"]), tuple(data["order"])
+        return cls(**rest, steps=steps, budget=limits, order=order, triggers=triggers)
+
+    def trigger(self, name: str) -> Trigger | None:
+        """Return the trigger of this name, if there is one."""
+        return next((one for one in self.triggers if one.id == name), None)
 
 
 def _slim(plan: StepPlan) -> dict[str, Any]:

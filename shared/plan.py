@@ -22,16 +22,18 @@ from shared.definition.models import (
     Transform,
     Wait,
 )
+from shared.definition.triggers import DEFAULT_INPUT
 from shared.definition.units import nano_usd
 from shared.graph import awaits
 from shared.graph.dag import topological
-from shared.manifest import MOST_CALLS, Body, Edge, Limits, Manifest, Retry, Risk, StepPlan, Turns
+from shared.manifest import MOST_CALLS, Body, Edge, Limits, Manifest, Retry, Risk, StepPlan, Trigger, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from shared.definition.models import AgentTool, AnyStep, Budget, ToolCall, Workflow
     from shared.definition.models import Retry as RetryField
+    from shared.definition.triggers import Kind, Start
     from shared.graph import Tree
     from shared.manifest import OnError, StepType
     from shared.tools.registry import Tool
@@ -68,7 +70,13 @@ def plan(workflow: Workflow, tools: Mapping[str, Tool]) -> Manifest:
         on_error=workflow.on_error,
         description=workflow.description,
         deadline=workflow.deadline,
+        triggers=tuple(_trigger(kind, start) for entry in workflow.triggers for kind, start in entry.kinds()),
     )
+
+
+def _trigger(kind: Kind, start: Start) -> Trigger:
+    given = start.model_dump(exclude={"id", "tenant", "input"})
+    return Trigger(kind, start.id, start.tenant, DEFAULT_INPUT[kind] if start.input is None else start.input, given)
 
 
 @dataclass(frozen=True, slots=True)

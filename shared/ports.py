@@ -244,6 +244,14 @@ class Mail(Protocol):
         ...
 
 
+class DeadLetters(Protocol):
+    """Where occurrences of triggers are kept that can never start a run."""
+
+    def put(self, delivered: Mapping[str, Any], about: Mapping[str, str]) -> None:
+        """Keep what was delivered, with what is said about it. Raises TransientFailure."""
+        ...
+
+
 class Announcement(NamedTuple):
     """Something that operators may want to hear of: ``kind`` is its detail-type, ``detail`` is plain JSON.
 

@@ -199,6 +199,19 @@ class ProjectEnvironment(Environment):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerEnvironment(Environment):
+    """``trigger`` starts runs by what schedules, rules and queues hand to it.
+
+    ``dead_letters`` is the address of the queue that keeps what can never start a run, ``event_bus`` the name of the
+    bus on which that is announced.
+    """
+
+    tenants_table: str
+    dead_letters: str
+    event_bus: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepEnvironment(Attesting):
     """``sweep`` goes round all open runs and mends what nobody else would; it prunes versions nobody needs.
 

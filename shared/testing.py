@@ -12,6 +12,7 @@ from shared.models.prices import price_of
 from shared.ports import (
     Blobs,
     Clock,
+    DeadLetters,
     Engine,
     Events,
     Execution,
@@ -253,6 +254,20 @@ class Outbox(Mail):
         if self.failure:
             raise self.failure
         self.messages.append(message)
+
+
+class LetterBox(DeadLetters):
+    """Keeps dead letters in a list. ``failure`` is raised while it is set."""
+
+    def __init__(self) -> None:
+        self.letters: list[tuple[dict[str, Any], dict[str, str]]] = []
+        self.failure: Exception | None = None
+
+    def put(self, delivered: Mapping[str, Any], about: Mapping[str, str]) -> None:
+        """Keep the letter."""
+        if self.failure:
+            raise self.failure
+        self.letters.append((dict(delivered), dict(about)))
 
 
 class Bulletin(Events):

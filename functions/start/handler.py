@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_MORE = ("key", "version", "budget_mode", "trigger_name", "occurrence")
+
+
 @logger.inject_lambda_context(clear_state=True)
 def handle(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     """Start a run. Returns ``{"run", "new"}``, or ``{"problem"}`` with status, code and detail."""
@@ -20,7 +23,7 @@ def handle(event: Mapping[str, Any], _context: object) -> dict[str, Any]:
     try:
         published = host.definitions.published(event["workflow"], event.get("version"))
         asked = {name: event[name] for name in ("tenant", "initiator", "trigger", "input")}
-        asked |= {name: event[name] for name in ("key", "version", "budget_mode") if event.get(name)}
+        asked |= {name: event[name] for name in _MORE if event.get(name)}
         run, new = start_run(host, published, StartRequest(**asked))
     except RequestRefused as refused:
         return {"problem": {"status": refused.status, "code": refused.problem, "detail": refused.detail}}

@@ -18,6 +18,8 @@ from infra.grants import Grants
 from shared.settings import ApiEnvironment, ApprovalsEnvironment, Attesting, StartEnvironment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from constructs import Construct
 
     from infra.settings import Settings
@@ -31,10 +33,18 @@ _ACCESS_LOG = ("requestId", "requestTime", "httpMethod", "routeKey", "status", "
 
 
 class ApiStack(Stack):
-    """Functions ``start api approvals`` and the routes to them."""
+    """Functions ``start api approvals`` and the routes to them. ``hooks`` are tenant and secret of every webhook."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, settings: Settings, data: DataStack, sweep: Function, **stack: Any
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        settings: Settings,
+        data: DataStack,
+        sweep: Function,
+        hooks: Iterable[tuple[str, str]] = (),
+        **stack: Any,
     ) -> None:
         super().__init__(scope, id_, **stack)
         self.settings = settings
@@ -45,6 +55,9 @@ class ApiStack(Stack):
         self.start = self._start()
         self.approvals = self._approvals()
         self.api = self._api()
+        # Not the tenants' other secrets: who can reach the API must not be able to make it read those.
+        for tenant, secret in sorted(set(hooks)):
+            self.grants.use_secret(self.api, tenant, secret)
         page = apigateway.HttpRouteKey.with_("/approve/{token}", apigateway.HttpMethod.ANY)
         self._route(page, self.approvals)
         # Everything else too: whatever is asked, the answer is ours.

@@ -33,6 +33,7 @@ from shared.settings import (
     PublishEnvironment,
     StepEnvironment,
     SweepEnvironment,
+    TriggerEnvironment,
 )
 
 if TYPE_CHECKING:
@@ -76,10 +77,11 @@ _STEP_SECONDS = 900
 # A sweep ends before the next one begins.
 _SWEEP_SECONDS = 240
 _SWEEP_EVERY = Duration.minutes(5)
+TRIGGER_SECONDS = 60
 
 
 class EngineStack(Stack):
-    """Functions ``step control gate finalise project publish sweep``, the unwind machine, the role of all machines."""
+    """Functions ``step control gate finalise project publish sweep trigger``, the unwind machine, machines' role."""
 
     def __init__(self, scope: Construct, id_: str, *, settings: Settings, data: DataStack, **stack: Any) -> None:
         super().__init__(scope, id_, **stack)
@@ -87,7 +89,8 @@ class EngineStack(Stack):
         self.data = data
         self.runtime = Runtime(self, "Runtime", settings=settings, alarms=data.alarms)
         self.grants = Grants(self, settings=settings)
-        self.dead_letters = self._dead_letters()
+        self.dead_letters = self._dead_letters("DeadLetters")
+        self.trigger_letters = self._dead_letters("TriggerLetters")
         self.step = self._step()
         self.control = self._control()
         self.gate = self._gate()
@@ -95,6 +98,7 @@ class EngineStack(Stack):
         self.project = self._project()
         self.publish = self._publish()
         self.sweep = self._sweep()
+        self.trigger = self._trigger()
         self.machine_role = self._machine_role()
         self.unwind = self._unwind()
         self._publish_versions()
@@ -109,7 +113,7 @@ class EngineStack(Stack):
             description=description,
             timeout=seconds,
             memory=1024 if name == "step" else 512,
-            dead_letters=self.dead_letters if name == "finalise" else None,
+            dead_letters={"finalise": self.dead_letters, "trigger": self.trigger_letters}.get(name),
         )
         if isinstance(environment, Attesting):
             self.grants.read_secret(made, environment.seal_secret)
@@ -249,14 +253,39 @@ class EngineStack(Stack):
         rule.add_target(targets.LambdaFunction(sweep.function, retry_attempts=0))
         return sweep
 
+    def _trigger(self) -> Function:
+        data, letters = self.data, self.trigger_letters
+        own = {
+            "tenants_table": data.tenants.table_name,
+            "dead_letters": letters.queue_url,
+            "event_bus": data.bus.event_bus_name,
+        }
+        trigger = self._function("trigger", TriggerEnvironment, "starts runs by what happens", TRIGGER_SECONDS, **own)
+        self.grants.write(trigger, data.runs).read(trigger, data.definitions, data.tenants)
+        self.grants.write_blobs(trigger, data.blobs).start(trigger, self.grants.machines)
+        trigger.may("events:PutEvents", on=[data.bus.event_bus_arn]).may("sqs:SendMessage", on=[letters.queue_arn])
+        # One permission for the rules of all triggers, by the start of the names that CloudFormation gives them.
+        rules = f"arn:{self.partition}:events:{self.region}:{self.account}:rule/{self.settings.prefix}-*"
+        events_ = iam.ServicePrincipal("events.amazonaws.com")
+        trigger.function.add_permission("Rules", principal=events_, source_arn=rules)
+        letters.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[events_],
+                actions=["sqs:SendMessage"],
+                resources=[letters.queue_arn],
+                conditions={"ArnLike": {"aws:SourceArn": rules}},
+            )
+        )
+        return trigger
+
     def _bootstrap_objects(self) -> str:
         qualifier = self.synthesizer.bootstrap_qualifier
         return f"arn:{self.partition}:s3:::cdk-{qualifier}-assets-{self.account}-{self.region}/*"
 
-    def _dead_letters(self) -> sqs.Queue:
+    def _dead_letters(self, name: str) -> sqs.Queue:
         queue = sqs.Queue(
             self,
-            "DeadLetters",
+            name,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=self.settings.managed,
             retention_period=Duration.days(14),
@@ -264,7 +293,7 @@ class EngineStack(Stack):
         )
         if self.data.alarms is not None:
             waiting = queue.metric_approximate_number_of_messages_visible()
-            alarm = cloudwatch.Alarm(self, "DeadLetter", metric=waiting, threshold=1, evaluation_periods=1)
+            alarm = cloudwatch.Alarm(self, name.removesuffix("s"), metric=waiting, threshold=1, evaluation_periods=1)
             alarm.add_alarm_action(actions.SnsAction(self.data.alarms))
         return queue
 

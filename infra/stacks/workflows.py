@@ -17,6 +17,7 @@ from aws_cdk import aws_s3_assets as assets
 from aws_cdk import aws_ssm as ssm
 
 from infra.constructs.machine import machine
+from infra.constructs.triggers import Triggers
 from infra.stacks.engine import version_parameter
 from shared import compiler
 
@@ -34,13 +35,17 @@ PLACEHOLDERS = ("StepFunction", "ControlFunction", "GateFunction")
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One compiled workflow: its file's text, its ASL and manifest as canonical JSON texts, its content hash."""
+    """One compiled workflow: its file's text, its ASL and manifest as canonical JSON texts, its content hash.
+
+    ``triggers`` are what starts it; the manifest holds the same.
+    """
 
     name: str
     source: str
     asl: str
     manifest: str
     hash: str
+    triggers: tuple[compiler.Trigger, ...] = ()
 
 
 def compile_all(folder: Path) -> tuple[Definition, ...]:
@@ -56,6 +61,7 @@ def _compile(path: Path) -> Definition:
         asl=_canonical(compiled.asl),
         manifest=_canonical(compiled.manifest.to_json()),
         hash=compiled.hash,
+        triggers=compiled.manifest.triggers,
     )
 
 
@@ -99,13 +105,16 @@ class WorkflowsStack(Stack):
             definition=definition.asl,
             substitutions=self._substitutions,
         )
-        self._publish(definition, title, made)
+        version = self._publish(definition, title, made)
+        if definition.triggers:
+            triggers = Triggers(self, f"{title}Triggers", engine=self.engine, definition=definition)
+            triggers.node.add_dependency(version)  # nothing starts a workflow that has no version yet
         output = CfnOutput(self, f"{title}Output", value=made.state_machine_arn)
         output.override_logical_id(f"Machine{title}")
 
-    def _publish(self, definition: Definition, title: str, made: sfn.StateMachine) -> None:
+    def _publish(self, definition: Definition, title: str, made: sfn.StateMachine) -> CustomResource:
         asset = assets.Asset(self, f"{title}Definition", path=str(self._write(definition)))
-        CustomResource(
+        return CustomResource(
             self,
             f"{title}Version",
             resource_type="Custom::SignalboxVersion",

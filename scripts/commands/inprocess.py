@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from scripts.commands.inputs import json_or_text
 from scripts.commands.local_runs import LocalRuns, open_workspace, refused_here, runs_file, signature
 from scripts.commands.output import COMMAND, Refused, console, print_line, relative, report
 from scripts.commands.toolprint import tools_print_to_stderr
+from scripts.commands.triggers import rehearsed
 
 if TYPE_CHECKING:
     from scripts.local.web import Service
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from shared.inprocess.workspace import Workspace
     from shared.ports import Models
     from shared.runtime.host import Published
+    from shared.runtime.runs import StartRequest
 
 SETTING = "SIGNALBOX_TOOL_"
 _SPARE_WORKERS = 2
@@ -37,7 +39,7 @@ _SPARE_WORKERS = 2
 class Options:
     """How a file is run. ``settings`` are the tools' (`--set-tool`); ``by`` signs decisions.
 
-    ``audit`` = limits refuse nothing, what they would have refused is recorded.
+    ``audit`` = limits refuse nothing, what they would have refused is recorded. ``trigger`` is the one that starts it.
     """
 
     settings: Sequence[str] = ()
@@ -48,6 +50,7 @@ class Options:
     until_human: bool = False
     as_json: bool = False
     audit: bool = False
+    trigger: str = ""
 
 
 @dataclass
@@ -66,12 +69,15 @@ class Session:
             raise Refused(what, f"Follow it from here: signalbox runs watch {run}", code="driven_elsewhere")
 
 
-def run_file(file: Path, data: Mapping[str, Any], options: Options) -> None:
-    """Run a workflow file until it ends. Leaves by typer.Exit with the same codes as `runs watch`. Raises Refused."""
+def run_file(file: Path, data: Any, options: Options) -> None:
+    """Run a workflow file until it ends. Leaves by typer.Exit with the same codes as `runs watch`. Raises Refused.
+
+    ``data`` is the run's input, or what happens for its trigger.
+    """
     compiled = _compiled(file)
     with session(file, compiled.manifest.max_parallel, options) as opened:
         published = publish(opened.workspace, compiled, file)
-        run, resumed = _begin(opened, published, data, options)
+        run, resumed = _begin(opened, published, _request(published, data, options), options)
         _tell(opened, run, file, options, resumed=resumed)
         _finish(opened, run, options)
 
@@ -216,14 +222,27 @@ def _no_log(*_: object) -> None:
     """Requests are not shown: the terminal belongs to the run."""
 
 
-def _begin(opened: Session, published: "Published", data: Mapping[str, Any], options: Options) -> tuple[str, bool]:
+def _request(published: "Published", data: Any, options: Options) -> "StartRequest":
+    """Return what is to be started, by the command line or as if by a trigger. Raises Refused."""
+    from shared.inprocess.workspace import TENANT  # noqa: PLC0415 - keeps `--help` fast
+    from shared.runtime.runs import StartRequest  # noqa: PLC0415 - with it
+
+    mode = "audit" if options.audit else "enforce"
+    own = StartRequest(TENANT, signature(), "cli", {}, options.key, published.version, mode)
+    if not options.trigger:
+        return replace(own, input=dict(data))
+    made = rehearsed(published, options.trigger, data)
+    occurrence = options.key or made.occurrence  # the same key is the same thing happening again
+    return replace(own, trigger=made.trigger, input=made.input, trigger_name=made.trigger_name, occurrence=occurrence)
+
+
+def _begin(opened: Session, published: "Published", request: "StartRequest", options: Options) -> tuple[str, bool]:
     """Return the run to drive, and whether it is an interrupted one that goes on. Raises Refused."""
     from shared.errors import RequestRefused  # noqa: PLC0415 - keeps `--help` fast
-    from shared.inprocess.workspace import TENANT  # noqa: PLC0415 - with it
-    from shared.runtime.runs import StartRequest, start_run  # noqa: PLC0415 - with it
+    from shared.runtime.runs import start_run  # noqa: PLC0415 - with it
     from shared.values import digest  # noqa: PLC0415 - with it
 
-    asked, chosen = digest(dict(data)), options.new or options.key
+    asked, chosen = digest(request.input), options.new or options.key
     found = None if chosen else opened.workspace.interrupted(published, asked)
     if found is not None:
         opened.drive(found)
@@ -231,8 +250,6 @@ def _begin(opened: Session, published: "Published", data: Mapping[str, Any], opt
     beside = None if chosen else opened.workspace.under_way(published, asked)
     if beside:
         opened.told["beside it"] = f"run {beside}, with the same input, under way in another process"
-    mode = "audit" if options.audit else "enforce"
-    request = StartRequest(TENANT, signature(), "cli", dict(data), options.key, published.version, mode)
     try:
         run, new = start_run(opened.workspace.host(opened.engine), published, request)
     except RequestRefused as refused:

@@ -11,6 +11,7 @@ from scripts.commands.client import segment
 from scripts.commands.local_runs import open_workspace, runs_file
 from scripts.commands.output import JsonOption, Refused, console, pairs, print_json, seconds, table
 from scripts.commands.target import TokenOption, UrlOption, target
+from scripts.commands.triggers import of_manifest, words
 
 if TYPE_CHECKING:
     from shared.compiler import Compiled
@@ -170,6 +171,7 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
             for path, plan in forecast.steps
             if plan.risk == "irreversible"
         ],
+        "triggers": of_manifest(compiled.manifest),
         "width": {
             "steps_at_once": width.width,
             "max_parallel": width.max_parallel,
@@ -232,6 +234,7 @@ def _show(facts: dict[str, Any]) -> None:
             "own runs": "; ".join(map(_apart_words, facts["apart"])) or "none",
             "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
             "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
+            "triggers": "; ".join(map(_trigger_words, facts["triggers"])) or "none: the API and the command line",
             "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
         }
     )
@@ -297,6 +300,11 @@ def _apart_words(apart: dict[str, Any]) -> str:
         "active time": None if active is None else _time(active),
     }
     return f"{apart['path']} ({', '.join(f'{name} {value}' for name, value in known.items() if value is not None)})"
+
+
+def _trigger_words(trigger: dict[str, Any]) -> str:
+    tenant = "" if trigger["tenant"] == "default" else f", tenant {trigger['tenant']}"
+    return f"{trigger['kind']} {trigger['id']} ({words(trigger['kind'], trigger)}{tenant})"
 
 
 def _split_words(split: dict[str, Any]) -> str:

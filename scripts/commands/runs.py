@@ -64,6 +64,9 @@ def run(  # noqa: PLR0913 - options
         str | None, typer.Option("--models-url", envvar="SIGNALBOX_MODELS_URL", help="FILE: where models answer.")
     ] = None,
     by: Annotated[str, typer.Option("--as", metavar="NAME", help="FILE: who signs decisions made here.")] = "",
+    trigger: Annotated[
+        str, typer.Option("--trigger", metavar="ID", help="FILE: as if by this trigger; --input is what happened.")
+    ] = "",
     url: UrlOption = None,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -87,9 +90,11 @@ def run(  # noqa: PLR0913 - options
     audit = budget_mode == "audit"
     if "/" in name or name.endswith((".yaml", ".yml")):
         refuse_options("is for a published workflow; a file runs as it stands", version=version)
-        given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json, audit)
-        return run_file(Path(name), read_input(given, fields or []), given_options)
-    refuse_options("is for a workflow file: name it with its folder, or with .yaml", new=new, set_tool=set_tool, as_=by)
+        given_options = Options(set_tool or (), models_url, by, new, key, until_human, as_json, audit, trigger)
+        data = read_value(given, "--input") if trigger and not fields else read_input(given, fields or [])
+        return run_file(Path(name), data, given_options)
+    only = "is for a workflow file: name it with its folder, or with .yaml"
+    refuse_options(only, new=new, set_tool=set_tool, as_=by, trigger=trigger)
     body: dict[str, Any] = {"input": read_input(given, fields or [])} | ({"version": version} if version else {})
     body |= {"budget_mode": budget_mode} if audit else {}
     api = target(url, token)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import run_partition
-from shared.runtime.host import Host
+from shared.runtime.host import NO_SECRETS, Host
 from shared.runtime.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from shared.api.web import Request
-    from shared.ports import Store
+    from shared.ports import Secrets, Store
     from shared.tenants.tokens import Principal
 
 
@@ -23,7 +23,7 @@ class ApiHost(Host):
 
     ``tokens`` is the tenants table and ``catalogue`` the definitions table, as stores. ``start`` hands a payload to the
     function that starts runs and returns its answer, ``sweep`` one to the sweeper. ``unwind_machine`` is that machine's
-    ARN.
+    ARN. ``secrets`` are those that webhooks are signed with, ``environment`` is the deployment's name.
     """
 
     tokens: Store
@@ -31,6 +31,8 @@ class ApiHost(Host):
     start: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     sweep: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     unwind_machine: str
+    secrets: Secrets = NO_SECRETS
+    environment: str = "local"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def json_object(request: Request, allowed: Collection[str]) -> dict[str, Any]:
     if not request.body.strip():
         return {}
     _check_content_type(request)
-    data = _parsed(request.body)
+    data = parsed(request.body)
     if not isinstance(data, dict):
         raise InvalidRequest("The body must be a JSON object: {...}.", code="invalid_body")
     found = cast("dict[str, Any]", data)
@@ -49,7 +49,8 @@ def _check_content_type(request: Request) -> None:
         raise UnsupportedMediaType("Send the body as Content-Type: application/json.")
 
 
-def _parsed(body: bytes) -> Any:
+def parsed(body: bytes) -> Any:
+    """Return a JSON body. Raises InvalidRequest."""
     try:
         data = json.loads(body.decode(), parse_constant=_no_number)
         values.canonical(data)

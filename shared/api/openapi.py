@@ -43,6 +43,16 @@ OPERATIONS: dict[str, About] = {
         body="StartRun",
         headers={"Idempotency-Key": "Repeating a request with the same key starts nothing twice."},
     ),
+    "receiveWebhook": About(
+        "Start a run by a webhook of the workflow's file; repeated with the same webhook-id, return that run",
+        {201: "Started", 200: "Started"},
+        body="Anything",
+        headers={
+            "webhook-id": "The sender's id of what has happened.",
+            "webhook-timestamp": "Seconds since 1970; at most five minutes away.",
+            "webhook-signature": "`v1,` and the signature as Standard Webhooks says; several with blanks between.",
+        },
+    ),
     "listRuns": About(
         "Runs, newest first",
         {200: "Runs"},
@@ -127,16 +137,22 @@ def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.id,
         "summary": about.summary,
-        "description": f"Needs the role `{route.role}`." if route.role else "Needs no token.",
+        "description": _needs(route, about),
         "security": [{"token": []}] if route.role else [],
         "parameters": _parameters(route, about),
         "responses": {**answers, "default": {"$ref": "#/components/responses/Problem"}},
     }
     if about.body:
         schema = {"schema": {"$ref": f"#/components/schemas/{about.body}"}}
-        needed = bool(SCHEMAS[about.body]["required"])
+        needed = bool(SCHEMAS[about.body].get("required"))
         operation["requestBody"] = {"required": needed, "content": {"application/json": schema}}
     return operation
+
+
+def _needs(route: Route, about: About) -> str:
+    if "webhook-signature" in about.headers:
+        return "Needs no token: the request is signed. 401 does not tell whether the webhook exists."
+    return f"Needs the role `{route.role}`." if route.role else "Needs no token."
 
 
 def _content(description: str, name: str, kind: str = "application/json") -> dict[str, Any]:

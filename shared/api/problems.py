@@ -56,6 +56,8 @@ def _headers(error: RequestRefused, request: Request) -> dict[str, str]:
     if isinstance(error, Unauthenticated):
         invalid = ', error="invalid_token"' if "authorization" in request.headers else ""
         return {"www-authenticate": f'Bearer realm="signalbox"{invalid}'}
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        return {"www-authenticate": "Standard-Webhooks"}
     return {"retry-after": "1"} if isinstance(error, Unavailable) else {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.api import approvals, deadletters, runs, system, workflows
+from shared.api import approvals, deadletters, hooks, runs, system, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +47,7 @@ ROUTES = (
     Route("GET", "/v1/workflows/{name}/versions/{n}", "getWorkflowVersion", workflows.version),
     Route("GET", "/v1/workflows/{name}/estimates", "getEstimates", workflows.estimates),
     Route("POST", "/v1/workflows/{name}/runs", "startRun", runs.start, "operator"),
+    Route("POST", "/v1/hooks/{workflow}/{trigger}", "receiveWebhook", hooks.receive, None),
     Route("GET", "/v1/runs", "listRuns", runs.index),
     Route("GET", "/v1/runs/{id}", "getRun", runs.show),
     Route("GET", "/v1/runs/{id}/events", "listEvents", runs.events),

@@ -51,10 +51,14 @@ def start(host: ApiHost, call: Call) -> Response:
         payload["budget_mode"] = inputs.choice_field(body, "budget_mode", get_args(BudgetMode))
         if payload["budget_mode"] == "audit":  # its limits, and those of its tenant, refuse nothing
             require(call.principal, "admin")
-    answer = host.start(payload)
+    return started(host.start(payload))
+
+
+def started(answer: Mapping[str, Any]) -> Response:
+    """Answer with the run that ``start`` has named. Raises Relayed for its refusal."""
     _relay(answer)
     run = str(answer["run"])
-    # Relative to /v1/workflows/<name>/runs, so that it holds under a path prefix too.
+    # Relative to /v1/workflows/<name>/runs and /v1/hooks/<name>/<trigger>, so that it holds under a path prefix too.
     headers = {"location": f"../../runs/{run}"}
     return json_response(201 if answer["new"] else 200, {"run": run, "new": bool(answer["new"])}, headers)
 

@@ -57,7 +57,9 @@ _SUMMARY = {
     "tenant": _TEXT,
     "state": _STATE,
     "initiator": _TEXT,
-    "trigger": _TEXT,
+    "trigger": {"type": "string", "description": "api, cli, sub_workflow, webhook, schedule, event or queue."},
+    "trigger_name": {"type": ["string", "null"], "description": "The trigger of the workflow's file, if one did."},
+    "occurrence": {"type": ["string", "null"], "description": "The id of what happened, or the scheduled time."},
     "parent": {"type": ["string", "null"], "description": "`<run>|<path>` of the step whose child run this is."},
     "part": {
         "type": ["string", "null"],
@@ -171,6 +173,21 @@ _WORKFLOW = {
             }
         )
     ),
+    "triggers": _list(
+        _object(
+            {
+                "id": _TEXT,
+                "kind": {"enum": ["webhook", "schedule", "event", "queue"]},
+                "tenant": _TEXT,
+                "active": {"type": "boolean", "description": "false: the local cloud has no schedules."},
+                "path": {"type": ["string", "null"], "description": "Where a webhook is sent to."},
+                "queue": {"type": ["string", "null"], "description": "Name of the SQS queue."},
+                "cron": _or_null(_TEXT),
+                "timezone": _or_null(_TEXT),
+                "pattern": _or_null(_JSON),
+            }
+        )
+    ),
     "definition": _TEXT,
 }
 
@@ -219,6 +236,7 @@ SCHEMAS: dict[str, Schema] = {
         description="What an audited run would have been refused.",
     ),
     "Health": _object({"status": {"const": "ok"}}),
+    "Anything": {"description": "Any JSON value: the trigger's `input` reads it as `trigger.body`."},
     "Document": {"type": "object", "description": "An OpenAPI 3.1 document."},
     "RunSummary": _object(_SUMMARY),
     "Run": _object(_RUN, {"input_omitted": _OMITTED}),

@@ -26,10 +26,20 @@ if TYPE_CHECKING:
     from shared.definition.models import AnyStep
     from shared.definition.outputs import Outputs
     from shared.definition.scopes import Scope
+    from shared.definition.triggers import Kind
     from shared.definition.yaml_tree import Path
 
 _RUN = {"id": STRING, "workflow": STRING, "version": Shape("int64"), "tenant": STRING}
 _STEP = {"status": STRING, "error": ANY_OBJECT}
+_STARTED = {"kind": STRING, "name": STRING, "id": STRING}
+_TEXTS = Shape("map", STRING)
+_HAPPENED: dict[Kind, dict[str, Shape]] = {
+    "webhook": {**_STARTED, "body": DYN, "headers": _TEXTS},
+    "schedule": {**_STARTED, "time": STRING},
+    "event": {**_STARTED, "detail": ANY_OBJECT, "source": STRING, "type": STRING, "time": STRING},
+    "queue": {**_STARTED, "body": DYN, "attributes": _TEXTS},
+}
+"""What ``trigger`` is in the ``input`` of a trigger, by its kind. Steps only see what has started their run."""
 _KINDS = [(cel.Type.BOOL, "bool"), (cel.Type.INT, "int64"), (cel.Type.DOUBLE, "double"), (cel.Type.STRING, "string")]
 _WHOLE_STEP = re.compile(r"\bhas\(\s*steps\b")
 _COUNT = Shape("int64")
@@ -97,7 +107,8 @@ class Typing:
     @cached_property
     def _fixed(self) -> dict[str, Shape]:
         call = self.space.message({"idempotency_key": STRING, "arguments": ANY_OBJECT})
-        fixed = {"run": self.space.message(_RUN), "trigger": ANY_OBJECT, "secrets": Shape("map", STRING), "call": call}
+        trigger = self.space.message({**_STARTED, "initiator": STRING})
+        fixed = {"run": self.space.message(_RUN), "trigger": trigger, "secrets": _TEXTS, "call": call}
         return {**fixed, "input": self.input, "event": DYN}
 
     def frame_names(self, where: Field) -> frozenset[str]:
@@ -141,6 +152,8 @@ class Typing:
         roots = {one.root for one in used}
         given = {**self._fixed, **(self.frames(where.scope) if "steps" in where.names else {})}
         shapes = {name: given.get(name, DYN) for name in sorted((where.names - {"steps"}) | self.frame_names(where))}
+        if where.trigger:
+            shapes["trigger"] = self.space.message(_HAPPENED[where.trigger])
         if "inputs" in roots & where.names:
             shapes["inputs"] = self._inputs(where)
         if "result" in roots & where.names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, WithJsonSchema
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
 from shared.definition.fields import (
     TEXTS,
@@ -26,6 +26,7 @@ from shared.definition.fields import (
     WorkflowName,
     as_list,
 )
+from shared.definition.triggers import Model, Trigger
 
 LONGEST_PARKED = 364 * 86_400.0
 """Seconds that a step may wait for something outside: a Step Functions execution ends after a year."""
@@ -39,12 +40,6 @@ def _as_needs(value: Any) -> Any:
     if not isinstance(value, list | tuple | str):
         return value
     return [{"step": item} if isinstance(item, str) else item for item in items]
-
-
-class Model(BaseModel):
-    """Base of everything in a workflow file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Budget(Model):
@@ -334,4 +329,5 @@ class Workflow(Model):
     deadline: Seconds | None = None
     max_parallel: Annotated[StrictInt, Field(ge=1, le=1000)] = 10
     on_error: OnError = "pause"
+    triggers: tuple[Trigger, ...] = ()
     steps: Annotated[dict[StepId, AnyStep], Field(min_length=1)]

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 STEP_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
 WORKFLOW_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+TENANT_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}", re.ASCII)
+SECRET_NAME = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 
 CEL_RESERVED = frozenset(
     {"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop"}
@@ -20,7 +22,6 @@ CEL_RESERVED = frozenset(
 
 STEP_TYPES = ("agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait")
 LATER_FIELDS: dict[str, frozenset[str]] = {
-    "Workflow": frozenset({"triggers"}),
 }
 """Fields of the design that a later version reads. They are refused rather than silently ignored."""
 

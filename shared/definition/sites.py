@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shared.definition.expressions import ExpressionFailure, slots
-from shared.definition.models import Agent, Loop, Map, Router, ToolStep, Wait
+from shared.definition.models import Agent, Loop, Map, Router, ToolStep, Transform, Wait
+from shared.definition.scopes import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shared.definition.models import AgentTool, AnyStep
-    from shared.definition.scopes import Place, Scope
+    from shared.definition.scopes import Scope
+    from shared.definition.triggers import Kind, Trigger
     from shared.definition.yaml_tree import Path
 
 ALWAYS = frozenset({"input", "steps", "run", "trigger"})
@@ -34,7 +36,8 @@ class Field:
 
     ``names`` may be used there, besides what the maps and loops around it bring; ``itself`` tells whether the step's
     own output is known there (for ``compensate``). ``wants`` is the type that a bare expression must have. ``body`` is
-    the graph inside a map or a loop whose steps are all known there (for ``collect`` and ``until``).
+    the graph inside a map or a loop whose steps are all known there (for ``collect`` and ``until``). ``trigger`` is the
+    kind of trigger that it is the ``input`` of: there, the name ``trigger`` is what has happened.
     """
 
     place: Place[AnyStep]
@@ -44,6 +47,7 @@ class Field:
     itself: bool = False
     wants: Literal["", "bool", "number"] = ""
     body: Scope | None = None
+    trigger: Kind | None = None
 
     @property
     def scope(self) -> Scope:
@@ -66,6 +70,16 @@ def fields(scopes: tuple[Scope, ...]) -> Iterator[Field]:
     for scope in scopes:
         for place in scope.places():
             yield from (field for field in _of_step(place, bodies.get(place.at)) if field.value is not None)
+
+
+def of_triggers(triggers: tuple[Trigger, ...], scope: Scope) -> Iterator[Field]:
+    """Yield the ``input`` of every trigger: of the run that it starts, nothing is known there yet."""
+    nowhere = Place(scope, "", Transform.model_validate({"type": "transform", "set": {"none": None}}))
+    for index, entry in enumerate(triggers):
+        for kind, start in entry.kinds():
+            if start.input is not None:
+                path = ("triggers", index, kind, "input")
+                yield Field(nowhere, path, start.input, frozenset({"trigger"}), trigger=kind)
 
 
 def sites(field: Field) -> Iterator[Site]:

@@ -21,6 +21,10 @@ what is to be approved, it was reminded of, or its next ``tier`` may decide it t
 _TOLD = ("reason", "level", "dimension")
 
 
+REFUSED = "Trigger Refused"
+"""Detail-type: something has happened that can never start a run. It is kept as a dead letter."""
+
+
 def announcement(item: Item) -> Announcement | None:
     """Return what is announced of an event's item, as it stands in the table; None = nothing.
 

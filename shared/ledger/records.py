@@ -101,10 +101,10 @@ class Run(Record):
 
     ``parent`` is ``<run>|<path>`` of the step that a child run answers. ``part`` is the path of the range that a child
     execution of a map or loop stands for, and ``context`` what it sees of its surroundings. ``charged`` is what the
-    parent of a child that was resumed has been charged before.
-    ``budget_mode`` "audit" = what does not fit a limit is recorded and goes on. ``drawn`` are the dimensions in which
-    the limits were taken out of the tenant's budget and have not been given back. ``counted`` is the last event that
-    the history of the workflow knows of.
+    parent of a child that was resumed has been charged before. ``budget_mode`` "audit" = what does not fit a limit is
+    recorded and goes on. ``drawn`` are the dimensions in which the limits were taken out of the tenant's budget and
+    have not been given back. ``counted`` is the last event that the history of the workflow knows of.
+    ``trigger_name`` and ``occurrence``: the trigger of the file that has started it, and the id of what happened.
     """
 
     NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value, "charged": Amount}
@@ -133,6 +133,8 @@ class Run(Record):
     budget_mode: BudgetMode = "enforce"
     drawn: tuple[str, ...] = ()
     counted: int = 0
+    trigger_name: str = ""
+    occurrence: str = ""
     tenant_workflow: str = ""
     tenant_state: str = ""
 

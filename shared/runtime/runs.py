@@ -37,7 +37,8 @@ INPUT_LIMIT = 5 * 1024 * 1024
 class StartRequest:
     """Who asks for a run of what; ``key`` makes repeated requests one. ``version`` None = the latest.
 
-    ``budget_mode`` "audit" = limits refuse nothing; what they would have refused is recorded.
+    ``budget_mode`` "audit" = limits refuse nothing; what they would have refused is recorded. ``trigger_name`` and
+    ``occurrence`` as in the run's record.
     """
 
     tenant: str
@@ -47,6 +48,8 @@ class StartRequest:
     key: str | None = None
     version: int | None = None
     budget_mode: BudgetMode = "enforce"
+    trigger_name: str = ""
+    occurrence: str = ""
 
 
 def start_run(host: Host, published: Published, request: StartRequest) -> tuple[str, bool]:
@@ -95,10 +98,19 @@ def _marker(new: NewRun) -> list[Write]:
     if key is None:
         return []
     what = {"workflow": new.published.workflow, "version": asked.version, "input": values.digest(asked.input)}
+    if asked.occurrence:  # the same one, also when another version makes another input of it
+        what = {"workflow": new.published.workflow, "occurrence": asked.occurrence}
     what |= {"budget_mode": asked.budget_mode} if asked.budget_mode != "enforce" else {}
     marker = Request(key=key, run=new.id, digest=values.digest(what))
     item = {**marker.to_item(), "expires": (new.now + REQUEST_LIFE) // 1000}
     return [Write(Key(request_partition(asked.tenant, key), marker.sk), item, None)]
+
+
+def started_by(store: Store, tenant: str, key: str) -> str | None:
+    """Return the run that a request with this key has made, if one has."""
+    marker = Key(request_partition(tenant, key), "REQUEST")
+    item = store.read([marker]).get(marker)
+    return Request.from_item(item).run if item else None
 
 
 def _known(host: Host, new: NewRun, marker: list[Write]) -> str | None:
@@ -146,6 +158,7 @@ class NewRun:
         run, refused = taken.run, [refusal.data() for refusal in taken.refusals]
         data = {"workflow": run.workflow, "version": run.version, "initiator": run.initiator, "trigger": run.trigger}
         data |= {"would_refuse": refused} if refused else {}
+        data |= {"trigger_name": run.trigger_name, "occurrence": run.occurrence} if run.trigger_name else {}
         event = Event(seq=1, at=self.now, type="run_started", data=data)
         pk, records = run_partition(run.tenant, run.id), (head, listed(run, head), event, *self.records)
         return [*(Write(Key(pk, record.sk), record.to_item(), None) for record in records), *taken.writes]
@@ -170,6 +183,8 @@ class NewRun:
             part=self.part,
             context=self.context,
             budget_mode=self.request.budget_mode,
+            trigger_name=self.request.trigger_name,
+            occurrence=self.request.occurrence,
         )
 
 

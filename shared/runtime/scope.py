@@ -231,7 +231,8 @@ class Scope:
         return {"id": run.id, "workflow": run.workflow, "version": run.version, "tenant": run.tenant}
 
     def _trigger(self) -> dict[str, Any]:
-        return {"kind": self._seen.run.trigger, "initiator": self._seen.run.initiator}
+        run = self._seen.run
+        return {"kind": run.trigger, "name": run.trigger_name, "id": run.occurrence, "initiator": run.initiator}
 
     def _steps(self) -> dict[str, Any]:
         return {**self._context.get("steps", {}), **dict(self._own_steps())}

@@ -156,6 +156,8 @@ def summary(run: Run) -> View:
         "state": run.state,
         "initiator": run.initiator,
         "trigger": run.trigger,
+        "trigger_name": run.trigger_name or None,
+        "occurrence": run.occurrence or None,
         "parent": run.parent,
         "part": run.part,
         "created_at": iso(run.created),

@@ -8,6 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.e2e
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+SIGNED = ("/v1/hooks/{workflow}/{trigger}",)
 HOSTILE = ("..%2f..%2fetc", "%00", "a" * 300, "'%22%3E%3Cscript%3E", "%F0%9F%92%A3", "..;/", "{id}")
 
 
@@ -43,7 +44,9 @@ def test_every_route_answers_bad_input_with_a_problem(deployed):
         for hostile in HOSTILE:
             if "{" in path:
                 answer = deployed.api(method, filled(path, hostile), {} if method == "POST" else None)
-                is_problem(answer, 400, 404, 405, 422)
+                is_problem(answer, *((401,) if path in SIGNED else ()), 400, 404, 405, 422)
+        if path in SIGNED:
+            continue  # whatever is in it, it is not signed: test_triggers.py
         if method == "POST":
             for body in (b"{", b"[]", b'"text"', b"\xff\xfe", b'{"a":' * 2000, json.dumps({"x": "y"}).encode()):
                 is_problem(deployed.api(method, filled(path, RUN), body), 400, 404, 413, 422)

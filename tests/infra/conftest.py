@@ -22,7 +22,14 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 from app import build
 from infra.settings import settings_for
 from infra.stacks.workflows import Definition
+from shared.manifest import Trigger
 
+TRIGGERS = (
+    Trigger("webhook", "erp", "acme", "${ trigger.body }", {"scheme": "standard-webhooks", "secret": "erp_webhook"}),
+    Trigger("schedule", "nightly", "default", {}, {"cron": "0 2 * * ? *", "timezone": "Europe/Berlin"}),
+    Trigger("event", "uploaded", "default", {}, {"pattern": {"source": ["app.uploads"], "detail": {"a": [1]}}}),
+    Trigger("queue", "in_take", "default", {}, {}),
+)
 DEFINITION = Definition(
     name="invoice",
     source="workflow: invoice\n",
@@ -41,6 +48,7 @@ DEFINITION = Definition(
     ),
     manifest='{"hash":"abc"}',
     hash="abc",
+    triggers=TRIGGERS,
 )
 TOOLS = {"ERP_URL": "http://127.0.0.1:9"}
 # AWS's own switch for "do not package": asset digests stay what they are.

@@ -28,7 +28,8 @@ ACCEPTED = {
     "Serverless-EventBusDLQ": "what one sweep does not do the next does, five minutes later",
     "Serverless-SNSRedrivePolicy": "the topic mails alarms to people; the alarm's state stays visible",
     "Serverless-SQSRedrivePolicy": "it is the dead-letter queue",
-    "Serverless-LambdaDLQ": "only finalise is called asynchronously, and it has one",
+    "Serverless-LambdaDLQ": "only finalise and trigger are called asynchronously, and they have one",
+    "Serverless-LambdaEventSourceMappingDestination": "a mapping of SQS takes none: its queue redrives",
     "Serverless-LambdaLatestVersion": "python3.13 is pinned: the wheels of the layer are built for it",
 }
 RESOURCES = [
@@ -72,6 +73,7 @@ def test_no_explanation_is_stale(found: dict[str, list[str]]):
 
 
 def test_explanations_hold(found: dict[str, list[str]]):
-    assert not [path for path in found["Serverless-LambdaDLQ"] if "/Finalise/" in path]
-    assert {path.split("/")[1] for path in found["Serverless-SQSRedrivePolicy"]} == {"DeadLetters"}
+    assert not [path for path in found["Serverless-LambdaDLQ"] if "/Finalise/" in path or "/Trigger/" in path]
+    letters = {"DeadLetters", "TriggerLetters"}
+    assert {path.split("/")[1] for path in found["Serverless-SQSRedrivePolicy"]} == letters
     assert {path.split("/")[1] for path in found["AwsSolutions-S1"]} == {"Blobs"}

@@ -74,6 +74,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "seal secret": SECRET,
         "machines": ANSWER,
         "unwind": START,
+        "webhook secret": SECRET | {"secretsmanager:DescribeSecret"},
         "start versions": {"lambda:InvokeFunction"},
         "sweep": {"lambda:InvokeFunction"},
     },
@@ -109,6 +110,15 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "unwind executions": {"states:DescribeExecution"},
         "event bus": {"events:PutEvents"},
     },
+    "Trigger": {
+        "runs": WRITE,
+        "definitions": READ,
+        "tenants": READ,
+        "objects": {"s3:GetObject", "s3:PutObject"},
+        "machines": START,
+        "event bus": {"events:PutEvents"},
+        "trigger letters": {"sqs:SendMessage"},
+    },
     "Publish": {
         "definitions": WRITE,
         "machines": {"states:DescribeStateMachine", "states:PublishStateMachineVersion"},
@@ -137,7 +147,10 @@ NAMES = [
     (r"SweepFunction\w*", "sweep"),
     (r"cdk-hnb659fds-assets-.*/\*$", "assets"),
     (r"DeadLetters\w*", "dead letters"),
+    (r"TriggerLetters\w*", "trigger letters"),
     (r":secret:TENANT/\*/signalbox-prod/\*$", "tenants' secrets"),
+    # One tenant's, by its full name: what follows is what Secrets Manager appends.
+    (r":secret:TENANT/acme/signalbox-prod/erp_webhook-\?{6}$", "webhook secret"),
     (r"Logs\w+", "own logs"),
 ]
 
@@ -239,6 +252,7 @@ def test_functions_are_called_only_by_the_api_and_by_our_rules(prod: Synthesised
         ("ApprovalsFunction", "apigateway.amazonaws.com"),
         ("FinaliseFunction", "events.amazonaws.com"),
         ("GateFunction", "events.amazonaws.com"),
+        ("TriggerFunction", "events.amazonaws.com"),
         ("SweepFunction", "events.amazonaws.com"),
     }
     assert all(permission.properties["SourceArn"] for permission in prod.of("AWS::Lambda::Permission"))

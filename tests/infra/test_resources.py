@@ -15,7 +15,8 @@ from shared.ledger.keys import INDEXES
 if TYPE_CHECKING:
     from conftest import Resource, Synthesised
 
-FUNCTIONS = ["Start", "Step", "Control", "Gate", "Approvals", "Api", "Finalise", "Project", "Publish", "Sweep"]
+FUNCTIONS = ["Start", "Step", "Control", "Gate", "Approvals", "Api", "Finalise", "Project", "Publish"]
+FUNCTIONS += ["Sweep", "Trigger"]
 
 
 def function(app: Synthesised, name: str) -> Resource:
@@ -195,7 +196,7 @@ def test_a_gate_that_is_asked_once_more_reaches_who_writes_to_approvers(prod: Sy
 
 
 def test_the_projector_gets_what_it_follows_and_loses_nothing(prod: Synthesised):
-    mapping = prod.one("AWS::Lambda::EventSourceMapping").properties
+    mapping = prod.one("AWS::Lambda::EventSourceMapping", "Heads").properties
     keys = [json.loads(each["Pattern"])["dynamodb"]["Keys"]["sk"]["S"] for each in mapping["FilterCriteria"]["Filters"]]
     assert keys == [["HEAD"], [{"prefix": "GATE#"}], [{"prefix": "PARK#"}], [{"prefix": "EVENT#"}]]
     events = json.loads(mapping["FilterCriteria"]["Filters"][-1]["Pattern"])["dynamodb"]["NewImage"]["type"]["S"]
@@ -225,7 +226,7 @@ def alarms(app: Synthesised) -> list[Any]:
 
 def test_errors_throttles_and_dead_letters_raise_alarms(prod: Synthesised):
     found = alarms(prod)
-    assert len(found) == 2 * len(FUNCTIONS) + 1
+    assert len(found) == 2 * len(FUNCTIONS) + 2
     assert all(alarm["AlarmActions"] for alarm in found)
     assert prod.one("AWS::SNS::Subscription").properties["Endpoint"] == "operations@example.com"
 

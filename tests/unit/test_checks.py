@@ -62,8 +62,8 @@ steps:
 """
 
 
-def findings(*steps, head=HEAD):
-    text = head + "".join(f"  {step}\n" for step in steps)
+def findings(*steps, head=HEAD, tail=""):
+    text = head + "".join(f"  {step}\n" for step in steps) + tail
     return check(load_text(text, "demo.yaml", None), TOOLS, MODELS, OTHERS)
 
 
@@ -96,9 +96,12 @@ GOOD = yaml.safe_load((HERE / "checks_good.yaml").read_text())
 
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: f"{case['rule']}: {case['message']}")
 def test_each_fault_is_found_alone(case):
-    steps = case["steps"].replace("LONG", " || input.n > 2.0" * 250).replace("HUGE", "h" * 70_000)
-    found = findings(*steps.splitlines())
+    given = case.get("steps", "a: {type: transform, set: {x: 1}}")
+    steps = given.replace("LONG", " || input.n > 2.0" * 250).replace("HUGE", "h" * 70_000)
+    triggers = [f"  - {one}" for one in case.get("triggers", "").splitlines()]
+    found = findings(*steps.splitlines(), tail="\n".join(["triggers:", *triggers] if triggers else []))
     assert [one.rule for one in found] == [case["rule"]]
+    assert case.get("remedy", "") in found[0].remedy
     assert case["message"] in found[0].message
     assert found[0].file == "demo.yaml"
     assert found[0].line > (4 if found[0].severity == "error" else 2)

@@ -142,8 +142,8 @@ def test_all_commands_are_there():
     assert names == {
         *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor", "sweep"),
         *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume", "rebuild")),
-        "dead-letters list",
-        "dead-letters redrive",
+        *(f"dead-letters {name}" for name in ("list", "redrive")),
+        "triggers list",
         *(f"approvals {name}" for name in ("list", "show", "approve", "edit", "reject")),
         *(f"tenants budget {name}" for name in ("show", "set")),
         *(f"tenants secrets {name}" for name in ("put", "list", "remove")),

@@ -7,6 +7,7 @@ from shared.errors import DefinitionError
 
 HEAD = "workflow: demo\nsteps:\n"
 STEP = HEAD + "  one: {type: transform, set: {a: 1}}\n"
+HOOK = "triggers:\n  - webhook: {id: a, "
 
 
 def faults(text, folder=None):
@@ -48,7 +49,17 @@ def test_loads_with_positions():
         (STEP + "description: 1e999\n", 4, 14, "1e999 is not a number that JSON can hold", ""),
         (STEP + "description: " + "9" * 5000 + "\n", 4, 14, "is not a number that JSON can hold", ""),
         (STEP + "descripton: x\n", 4, 1, "unknown field `descripton`", "Did you mean `description`?"),
-        (STEP + "triggers: []\n", 4, 1, "`triggers` is not available yet", "Remove it"),
+        (STEP + "triggers: {}\n", 4, 1, "`triggers`: expected a list", ""),
+        (STEP + HOOK + "secret: whsec_MfKQ9r}\n", 5, 22, "never the secret itself: put it by", ""),
+        (STEP + HOOK + "secret: s, tenant: A B}\n", 5, 33, "`tenant`: a tenant's name has small letters", ""),
+        (STEP + HOOK + "secret: s, scheme: hmac}\n", 5, 33, "`scheme`: expected one of `standard-webhooks`", ""),
+        (STEP + HOOK + "secret: s, scret: x}\n", 5, 33, "unknown field `scret`", "Did you mean `secret`?"),
+        (STEP + "triggers:\n  - hook: {id: a}\n", 5, 5, "unknown field `hook`", "Did you mean `webhook`?"),
+        (STEP + "triggers:\n  - queue: {id: A}\n", 5, 13, "`id`: expected a name of small letters", ""),
+        (STEP + "triggers:\n  - queue: {}\n", 5, 5, "`id` is missing", ""),
+        (STEP + "triggers:\n  - schedule: {id: a, cron: '* * *'}\n", 5, 23, "`cron`: expected six fields", ""),
+        (STEP + "triggers:\n  - schedule: {id: a, cron: 5}\n", 5, 23, "`cron`: expected text", ""),
+        (STEP + "triggers:\n  - event: {id: a, pattern: [x]}\n", 5, 20, "`pattern`: expected a mapping", ""),
         (STEP + "deadline: 2\n", 4, 1, "expected a duration with its unit", ""),
         (STEP + "on_error: puase\n", 4, 1, "not `puase`", ""),
         (STEP + "budget: {usd: -1}\n", 4, 10, "`usd`: expected an amount of USD", ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from shared.api.host import ApiHost
@@ -12,7 +12,7 @@ from shared.approvals.letters import LetterWriter
 from shared.budget.rules import NANO
 from shared.errors import RequestRefused
 from shared.ids import sha256
-from shared.manifest import Edge, Limits, Manifest, StepPlan
+from shared.manifest import Edge, Limits, Manifest, StepPlan, Trigger
 from shared.ports import Key, ModelReply, ModelRequest, Usage, Write
 from shared.runtime.announcing import GateHost
 from shared.runtime.control import run_free
@@ -28,6 +28,7 @@ from shared.tenants.tokens import Principal, issue_token
 from shared.testing import (
     Bulletin,
     FakeEngine,
+    FakeSecrets,
     FakeTools,
     FixedDefinitions,
     FrozenClock,
@@ -134,9 +135,11 @@ class World:
     answer: Mapping[str, Any] | BaseException
     run: str = ""
     gate_fields: Mapping[str, Any] = field(default_factory=dict)
+    triggers: tuple[Trigger, ...] = ()
+    secrets: FakeSecrets = field(default_factory=FakeSecrets)
 
     def parts(self) -> dict[str, Any]:
-        definitions = FixedDefinitions(manifest(**self.gate_fields))
+        definitions = FixedDefinitions(replace(manifest(**self.gate_fields), triggers=self.triggers))
         return {
             "store": self.store,
             "blobs": self.blobs,
@@ -154,6 +157,7 @@ class World:
             start=self.start,
             sweep=self.sweep,
             unwind_machine="unwind",
+            secrets=self.secrets,
         )
 
     def sweep(self, asked: Any) -> Any:
@@ -176,7 +180,7 @@ class World:
         host = Host(**self.parts())
         try:
             published: Published = FixedDefinitions(manifest()).published(payload["workflow"], payload["version"])
-            names = ("tenant", "initiator", "trigger", "input", "key", "budget_mode")
+            names = ("tenant", "initiator", "trigger", "input", "key", "budget_mode", "trigger_name", "occurrence")
             asked = {name: payload[name] for name in names if name in payload}
             run, new = start_run(host, published, StartRequest(**asked))
         except RequestRefused as refused:
@@ -225,7 +229,8 @@ class World:
     def publish(self) -> None:
         """Put the workflow into the definitions table as the publisher does."""
         facts = {"workflow": "invoice", "version": 1, "hash": manifest().hash}
-        more = {"manifest": json.dumps(manifest().to_json()), "definition": "{}", "published_at": self.clock.now()}
+        whole = replace(manifest(), triggers=self.triggers)
+        more = {"manifest": json.dumps(whole.to_json()), "definition": "{}", "published_at": self.clock.now()}
         for pk, sk, item in (
             ("WORKFLOW#invoice", "VERSION#000001", facts | more),
             ("WORKFLOWS", "NAME#invoice", facts),

@@ -19,6 +19,7 @@ from shared.definition.checks import (
     secrets,
     size,
     times,
+    triggers,
     truth,
 )
 from shared.definition.checks import tools as tool_rules
@@ -38,7 +39,7 @@ MOST_OF_A_KIND = MAX_FAULTS + 1
 """Findings of one rule. Nobody mends more at once, and each takes time to word."""
 ROOMS = (
     *(agents, bodies, children, expressions, gates, graph, limits, risk, routers, schemas, secrets, size, times),
-    *(tool_rules, truth),
+    *(tool_rules, triggers, truth),
 )
 """The modules of rules. Importing one registers its rules."""
 

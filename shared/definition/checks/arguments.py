@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.expressions import ExpressionFailure, slots, sole_slot
 from shared.definition.fit import misfits
+from shared.definition.names import listed, nearest
 from shared.definition.sites import Site
 from shared.definition.validation import complaints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from shared.definition.checks.registry import Context
+    from shared.definition.checks.registry import Context, Told
     from shared.definition.sites import Field
 
 _TYPES = {"BOOL": "boolean", "INT": "integer", "DOUBLE": "number", "STRING": "string", "NULL": "null"}
@@ -30,6 +32,31 @@ def value_faults(context: Context, field: Field, wanted: dict[str, Any]) -> Iter
         yield from (message for _, message, _ in complaints(field.value, wanted))
     elif given is not None:
         yield from misfits(given, wanted)
+
+
+def input_faults(context: Context, field: Field, wanted: dict[str, Any], whom: str) -> Iterator[Told]:
+    """Yield where the value of ``field`` does not fit ``wanted``, the input schema of the workflow ``whom``."""
+    if isinstance(field.value, dict):
+        yield from _by_name(context, field, wanted, whom)
+        return
+    for told in value_faults(context, field, wanted):
+        yield field.path, f"the input does not fit: {told}", ""
+
+
+def _by_name(context: Context, field: Field, wanted: dict[str, Any], whom: str) -> Iterator[Told]:
+    properties: dict[str, Any] = wanted.get("properties", {})
+    arguments = cast("dict[str, Any]", field.value)
+    for missing in (one for one in wanted.get("required", []) if one not in arguments):
+        yield field.path, f"`{whom}` needs the input `{missing}`", f"Add `{missing}: ...`."
+    for key, value in arguments.items():
+        path = (*field.path, key)
+        if key not in properties:
+            if properties and wanted.get("additionalProperties") in (None, False):
+                yield path, f"`{whom}` has no input `{key}`", nearest(key, properties) or f"{listed(properties)}."
+        elif isinstance(properties[key], dict):
+            schema = {**properties[key], "$defs": wanted.get("$defs", {})}
+            for told in value_faults(context, replace(field, path=path, value=value), schema):
+                yield path, f"`{key}` of `{whom}`: {told}", ""
 
 
 def _schema_of_template(value: Any) -> Mapping[str, Any] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shared.definition.checks.arguments import value_faults
+from shared.definition.checks.arguments import input_faults
 from shared.definition.checks.registry import Context, Told, rule
 from shared.definition.models import SubWorkflow
 from shared.definition.names import listed, nearest
@@ -14,9 +14,6 @@ from shared.definition.validation import schema_complaint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from shared.definition.models import AnyStep
-    from shared.definition.scopes import Place
 
 
 @rule("unknown_workflow")
@@ -48,10 +45,8 @@ def child_input(context: Context) -> Iterator[Told]:
         known = (context.workflows or {}).get(place.step.workflow)
         if known is None or not known.input or schema_complaint(known.input) is not None:
             continue
-        if isinstance(place.step.arguments, str):
-            yield from _whole(context, general(place), dict(known.input))
-        else:
-            yield from _by_name(context, general(place), place.step.arguments, dict(known.input))
+        given = Field(general(place), (*place.at, "with"), place.step.arguments)
+        yield from input_faults(context, given, dict(known.input), place.step.workflow)
 
 
 def _way(context: Context, start: str, own: str) -> list[str]:
@@ -65,28 +60,3 @@ def _way(context: Context, start: str, own: str) -> list[str]:
         seen.update(following)
         ways += [[*way, name] for name in following]
     return []
-
-
-def _whole(context: Context, place: Place[AnyStep], wanted: dict[str, Any]) -> Iterator[Told]:
-    path = (*place.at, "with")
-    value = getattr(place.step, "arguments", None)
-    for told in value_faults(context, Field(place, path, value), wanted):
-        yield path, f"the input does not fit: {told}", ""
-
-
-def _by_name(
-    context: Context, place: Place[AnyStep], arguments: dict[str, Any], wanted: dict[str, Any]
-) -> Iterator[Told]:
-    properties: dict[str, Any] = wanted.get("properties", {})
-    child = getattr(place.step, "workflow", "")
-    for missing in (one for one in wanted.get("required", []) if one not in arguments):
-        yield (*place.at, "with"), f"`{child}` needs the input `{missing}`", f"Add `{missing}: ...`."
-    for key, value in arguments.items():
-        path = (*place.at, "with", key)
-        if key not in properties:
-            if properties and wanted.get("additionalProperties") in (None, False):
-                yield path, f"`{child}` has no input `{key}`", nearest(key, properties) or f"{listed(properties)}."
-        elif isinstance(properties[key], dict):
-            schema = {**properties[key], "$defs": wanted.get("$defs", {})}
-            for told in value_faults(context, Field(place, path, value), schema):
-                yield path, f"`{key}` of `{child}`: {told}", ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from shared.definition.inference import Typing
 from shared.definition.outputs import Outputs
 from shared.definition.scopes import Place, Scope, scopes
-from shared.definition.sites import Field, Site, fields, readable
+from shared.definition.sites import Field, Site, fields, of_triggers, readable
 from shared.errors import Finding
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Context:
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """Every field that may hold expressions."""
-        return tuple(fields(self.scopes))
+        return (*fields(self.scopes), *of_triggers(self.workflow.triggers, self.scopes[0]))
 
     @cached_property
     def sites(self) -> tuple[Site, ...]:

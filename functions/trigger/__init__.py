@@ -1,0 +1,1 @@
+"""Starts runs by schedules, events and messages."""

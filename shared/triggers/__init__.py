@@ -1,0 +1,1 @@
+"""What starts runs besides the API: webhooks, schedules, events, messages."""

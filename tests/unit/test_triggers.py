@@ -1,0 +1,334 @@
+"""What schedules, rules and queues hand over: one run an occurrence, and a dead letter for what can never start one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from shared.budget.tenant import set_limits
+from shared.compiler import compile_loaded
+from shared.definition.loader import load_text
+from shared.errors import NotFound, TenantBudgetExceeded, TransientFailure, UnfitInput
+from shared.ledger.records import Run, run_partition
+from shared.manifest import Manifest, Trigger
+from shared.ports import Key
+from shared.runtime.journal import Journal
+from shared.runtime.scope import Scope
+from shared.tenants.register import missing
+from shared.testing import (
+    Bulletin,
+    FakeEngine,
+    FixedDefinitions,
+    FrozenClock,
+    LetterBox,
+    MemoryBlobs,
+    MemoryStore,
+)
+from shared.triggers.aws import SqsDeadLetters
+from shared.triggers.occurrences import direct, of_event, of_schedule, of_webhook, queue_name, queued
+from shared.triggers.starting import TriggerHost, asked, fire, key, take, take_messages
+
+TEXT = """workflow: in-take
+input: {type: object, required: [doc], additionalProperties: false, properties: {doc: {type: string}}}
+triggers:
+  - schedule: {id: nightly, cron: "0 2 * * ? *", timezone: Europe/Berlin, input: {doc: "of ${ trigger.time }"}}
+  - event: {id: uploaded, tenant: acme, pattern: {source: [app.uploads]}}
+  - queue: {id: intake, input: {doc: "${ trigger.body.text }"}}
+  - queue: {id: by_tenant, tenant_by_group: true}
+steps: {a: {type: transform, set: {x: "${ trigger.kind + '/' + trigger.name + '/' + trigger.id }"}}}
+"""
+EVENT = {"id": "e-1", "source": "app.uploads", "detail-type": "Uploaded", "time": "2026-11-30T11:00:00Z"}
+
+
+def manifest(text=TEXT) -> Manifest:
+    return compile_loaded(load_text(text, "t.yaml", None), tools={}, models=frozenset()).manifest
+
+
+MANIFEST = manifest()
+
+
+def host(known=MANIFEST) -> TriggerHost:
+    return TriggerHost(
+        store=MemoryStore(),
+        blobs=MemoryBlobs(),
+        clock=FrozenClock(),
+        engine=FakeEngine(),
+        definitions=FixedDefinitions(known),
+        environment="prod",
+        tenants=MemoryStore(),
+        dead_letters=LetterBox(),
+        events=Bulletin(),
+    )
+
+
+def message(body, trigger="intake", id_="m-1", **attributes):
+    arn = f"arn:aws:sqs:eu-central-1:1:{queue_name('prod', 'in-take', trigger)}"
+    text = body if isinstance(body, str) else json.dumps(body)
+    return {"messageId": id_, "body": text, "attributes": attributes, "messageAttributes": {}, "eventSourceARN": arn}
+
+
+def facts(made, run, tenant="default"):
+    key_ = Key(run_partition(tenant, run), "RUN")
+    return Run.from_item(made.store.read([key_])[key_])
+
+
+def given(made, run, tenant="default"):
+    return json.loads(facts(made, run, tenant).input.text)
+
+
+# what is deployed calls with
+
+
+def test_a_schedule_a_rule_and_a_queue_say_what_has_happened():
+    nightly = direct({"kind": "schedule", "workflow": "in-take", "trigger": "nightly", "time": "2026-11-30T01:00:00Z"})
+    assert nightly == of_schedule("in-take", "nightly", "2026-11-30T01:00:00Z")
+    event = {**EVENT, "detail": {"doc": "x"}}
+    uploaded = direct({"kind": "event", "workflow": "in-take", "trigger": "uploaded", "event": event})
+    assert uploaded == of_event("in-take", "uploaded", event)
+    assert (uploaded.id, uploaded.seen["type"], uploaded.seen["detail"]) == ("e-1", "Uploaded", {"doc": "x"})
+    intake = queued("prod", message({"text": "x"}))
+    assert (intake.workflow, intake.trigger, intake.id, intake.seen["body"]) == (
+        "in-take",
+        "intake",
+        "m-1",
+        {"text": "x"},
+    )
+
+
+@pytest.mark.parametrize(("body", "seen"), [("[1]", [1]), ("plain", "plain"), ("", ""), ("[" * 100_000, "[" * 100_000)])
+def test_a_messages_body_is_json_if_it_can_be(body, seen):
+    assert queued("prod", message(body)).seen["body"] == seen
+
+
+def test_a_messages_attributes_are_texts():
+    own = {
+        "kind": {"stringValue": "invoice", "dataType": "String"},
+        "MessageGroupId": {"stringValue": "forged", "dataType": "String"},
+        "raw": {"binaryValue": "AAE=", "dataType": "Binary"},
+    }
+    record = {**message("x", MessageGroupId="acme", ApproximateReceiveCount="3"), "messageAttributes": own}
+    assert queued("prod", record).seen["attributes"] == {"kind": "invoice", "raw": "AAE=", "MessageGroupId": "acme"}
+
+
+# one run an occurrence
+
+
+def test_a_schedule_starts_one_run_for_its_time():
+    made = host()
+    call = {"kind": "schedule", "workflow": "in-take", "trigger": "nightly", "time": "2026-11-30T01:00:00Z"}
+    run, again = take(made, direct(call), call), take(made, direct(call), call)
+    assert run == again
+    known = facts(made, run)
+    assert (known.trigger, known.trigger_name, known.occurrence) == ("schedule", "nightly", "2026-11-30T01:00:00Z")
+    assert given(made, run) == {"doc": "of 2026-11-30T01:00:00Z"}
+    assert take(made, direct({**call, "time": "2026-12-01T01:00:00Z"}), call) != run
+    assert len(made.engine.executions) == 2
+
+
+def test_an_event_starts_a_run_of_its_triggers_tenant():
+    made = host()
+    run, new = fire(made, of_event("in-take", "uploaded", {**EVENT, "detail": {"doc": "x"}}))
+    assert new
+    assert given(made, run, "acme") == {"doc": "x"}
+
+
+def test_steps_know_what_has_started_their_run():
+    made = host()
+    run, _ = fire(made, queued("prod", message({"text": "x"})))
+    journal = Journal(made.store, made.clock, "default", run)
+    names = Scope(journal.read(["RUN"]), made.blobs, MANIFEST).names["trigger"]
+    assert names == {"kind": "queue", "name": "intake", "id": "m-1", "initiator": "queue:intake"}
+
+
+def test_triggers_and_workflows_do_not_share_occurrences():
+    ids = {
+        key(replace(queued("prod", message("x")), workflow=workflow, trigger=trigger, id=id_))
+        for workflow in ("a", "a-b")
+        for trigger in ("x", "y")
+        for id_ in ("1", "2")
+    }
+    assert len(ids) == 8
+
+
+def test_the_newest_version_maps_and_the_run_is_pinned_to_it():
+    made = host()
+    published = made.definitions.published("in-take")
+    request = asked(published, queued("prod", message({"text": "x"})))
+    assert (request.version, request.input, request.initiator) == (1, {"doc": "x"}, "queue:intake")
+
+
+# what can never start a run
+
+
+@pytest.mark.parametrize(
+    ("record", "code", "told"),
+    [
+        (message({"txt": "x"}), "unfit_input", "trigger.body.text"),
+        (message("no object"), "unfit_input", "trigger.body.text"),
+        (message({"text": 5}), "unfit_input", "$.doc: 5 is not of type 'string'"),
+        (message("x", trigger="gone"), "unknown_trigger", "in its newest version"),
+        (message("x", trigger="nightly"), "unknown_trigger", "in its newest version"),
+        (message({"doc": "x"}, "by_tenant"), "unfit_input", "names no tenant"),
+        (message({"doc": "x"}, "by_tenant", MessageGroupId="No Tenant"), "unfit_input", "names no tenant"),
+        (message({"doc": "x"}, "by_tenant", MessageGroupId="stranger"), "unknown_tenant", "no tenant stranger"),
+    ],
+)
+def test_it_becomes_a_dead_letter_with_its_reason_and_is_announced_without_data(record, code, told):
+    made = host()
+    assert take(made, queued("prod", record), record) is None
+    ((letter, about),) = made.dead_letters.letters
+    assert letter == record
+    assert about["reason"].startswith(f"{code}: ")
+    assert told in about["reason"]
+    (one,) = made.events.announced
+    assert (one.kind, one.detail["code"], one.detail["occurrence"]) == ("Trigger Refused", code, "m-1")
+    assert "reason" not in one.detail
+    assert made.engine.executions == {}
+
+
+def test_a_workflow_that_is_gone_starts_nothing():
+    record = {**message("x"), "eventSourceARN": "arn:aws:sqs:eu-central-1:1:signalbox-prod-gone-intake"}
+    made = host()
+    assert take(made, queued("prod", record), record) is None
+    assert made.dead_letters.letters[0][1]["reason"].startswith("unknown_workflow: ")
+
+
+def test_a_message_that_names_its_tenant_starts_that_ones_run():
+    made = host()
+    made.tenants.commit(missing(made.tenants, "acme"))
+    record = message({"doc": "x"}, "by_tenant", MessageGroupId="acme")
+    assert facts(made, take(made, queued("prod", record), record), "acme").trigger_name == "by_tenant"
+
+
+def test_what_may_pass_is_delivered_again():
+    made, record = host(), message({"text": "x"})
+    made.store.before_commit = lambda _: (_ for _ in ()).throw(TransientFailure("no"))
+    with pytest.raises(TransientFailure):
+        take(made, queued("prod", record), record)
+    assert made.dead_letters.letters == []
+
+
+def test_of_a_batch_only_what_has_failed_comes_again():
+    made = host()
+    commits = made.store.before_commit
+
+    def once(writes):
+        made.store.before_commit = commits
+        raise TransientFailure("no")
+
+    made.store.before_commit = once
+    records = [message({"text": "x"}, id_="m-1"), message("no object", id_="m-2"), message({"text": "x"}, id_="m-3")]
+    assert take_messages(made, records) == ["m-1"]
+    assert [letter["messageId"] for letter, _ in made.dead_letters.letters] == ["m-2"]
+    assert len(made.engine.executions) == 1
+    assert take_messages(made, [records[0], records[2]]) == []
+    assert len(made.engine.executions) == 2
+
+
+def test_an_empty_purse_is_no_dead_letter():
+    limited = replace(MANIFEST, budget=replace(MANIFEST.budget, usd=5))
+    made, record = host(limited), message({"text": "x"})
+    set_limits(made.store, "default", {"usd": 1}, monthly=False, now=made.clock.now())
+    with pytest.raises(TenantBudgetExceeded):
+        take(made, queued("prod", record), record)
+    assert made.dead_letters.letters == []
+
+
+@pytest.mark.parametrize("broken", ["dead_letters", "events"])
+def test_a_letter_that_cannot_be_kept_leaves_the_message_where_it_is(broken):
+    made, record = host(), message("no object")
+    getattr(made, broken).failure = TransientFailure("no")
+    with pytest.raises(TransientFailure):
+        take(made, queued("prod", record), record)
+
+
+def test_what_comes_again_after_the_workflow_has_changed_is_the_run_that_it_has_started():
+    made, record = host(), message({"text": "x"})
+    run = take(made, queued("prod", record), record)
+    changed = replace(made, definitions=FixedDefinitions(manifest(TEXT.replace("body.text", "body.other"))))
+    assert take(changed, queued("prod", record), record) == run
+    assert made.dead_letters.letters == []
+    with pytest.raises(UnfitInput):
+        fire(changed, queued("prod", message({"text": "x"}, id_="m-2")))
+
+
+def test_a_trigger_of_another_kind_is_another_trigger():
+    with pytest.raises(NotFound):
+        fire(host(), of_webhook("in-take", "intake", "m-1", {}, {}))
+
+
+# the manifest
+
+
+def test_the_manifest_carries_triggers_and_says_nothing_where_there_are_none():
+    assert [(one.kind, one.id, one.tenant) for one in MANIFEST.triggers] == [
+        ("schedule", "nightly", "default"),
+        ("event", "uploaded", "acme"),
+        ("queue", "intake", "default"),
+        ("queue", "by_tenant", "default"),
+    ]
+    assert MANIFEST.trigger("uploaded") == Trigger(
+        "event", "uploaded", "acme", "${ trigger.detail }", {"pattern": {"source": ["app.uploads"]}}
+    )
+    assert Manifest.from_json(json.loads(json.dumps(MANIFEST.to_json()))) == MANIFEST
+    assert "triggers" not in replace(MANIFEST, triggers=()).to_json()
+
+
+def test_another_mapping_is_another_version():
+    assert manifest(TEXT.replace("body.text", "body.other")).hash != MANIFEST.hash
+
+
+# the queue of dead letters
+
+
+@pytest.fixture
+def sqs(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        client = boto3.client("sqs", region_name="eu-central-1")
+        yield client, client.create_queue(QueueName="letters")["QueueUrl"]
+
+
+def kept(sqs):
+    (found,) = sqs[0].receive_message(QueueUrl=sqs[1], MessageAttributeNames=["All"])["Messages"]
+    return found["Body"], {name: one["StringValue"] for name, one in found["MessageAttributes"].items()}
+
+
+def test_a_dead_letter_is_the_message_with_the_reason_beside_it(sqs):
+    own = {"kind": {"stringValue": "invoice", "dataType": "String"}}
+    record = {**message("as it was"), "messageAttributes": own}
+    SqsDeadLetters(*sqs).put(record, {"workflow": "in-take", "reason": "unfit_input: \x00\n" + "x" * 5000})
+    body, attributes = kept(sqs)
+    assert (body, attributes["kind"], attributes["workflow"]) == ("as it was", "invoice", "in-take")
+    assert attributes["reason"].startswith("unfit_input: ??xxx")
+    assert len(attributes["reason"]) == 1000
+
+
+def test_a_dead_letter_of_an_event_is_the_whole_call(sqs):
+    call = {"kind": "event", "workflow": "w", "trigger": "t", "event": EVENT}
+    SqsDeadLetters(*sqs).put(call, {"reason": ""})
+    body, attributes = kept(sqs)
+    assert json.loads(body) == call
+    assert attributes == {"reason": "-"}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {f"a{number}": {"stringValue": "x", "dataType": "String"} for number in range(10)},
+        {"raw": {"binaryValue": "AAE=", "dataType": "Binary"}},
+    ],
+)
+def test_a_message_that_a_letter_cannot_hold_whole_stays_in_its_queue(sqs, own):
+    with pytest.raises(TransientFailure):
+        SqsDeadLetters(*sqs).put({**message("x"), "messageAttributes": own}, {"reason": "r"})
+
+
+def test_a_queue_that_takes_nothing_is_a_failure_that_may_pass(sqs):
+    with pytest.raises(TransientFailure):
+        SqsDeadLetters(sqs[0], sqs[1] + "-gone").put(message("x"), {"reason": "r"})
