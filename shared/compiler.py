@@ -21,6 +21,7 @@ from shared.graph import Graph, Tree, decompose, order_graph
 from shared.graph.ordering import early
 from shared.models.prices import prices
 from shared.plan import plan, with_wakes
+from shared.tools.builtin import with_builtins
 from shared.tools.registry import ToolError, load_tools
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def compile_loaded(
     """
     findings = check(loaded, tools, models, workflows)
     _refuse(findings)
-    unit = compile_manifest(plan(loaded.workflow, tools))
+    unit = compile_manifest(plan(loaded.workflow, with_builtins(tools)))
     findings += tuple(_over_limits(unit, loaded.name))
     _refuse(findings)
     return Compiled(

@@ -209,6 +209,10 @@ class Tools(Protocol):
         """Return what one call costs at most, in nano-USD."""
         ...
 
+    def service(self, name: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002 - others look at them
+        """Return what a call depends on: what degrades, and is left alone, as one."""
+        return f"tool:{name}"
+
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""
         ...

@@ -112,6 +112,10 @@ class AwayTools(Tools):
         """Return what one call costs at most, in nano-USD."""
         return self._tools.cost(name)
 
+    def service(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a call depends on."""
+        return self._tools.service(name, arguments)
+
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""
         return self._hub.away(partial(self._tools.invoke, name, arguments, call))

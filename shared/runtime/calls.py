@@ -186,7 +186,7 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     entry = _intent(seen.run, plan, path, stored.digest, known, now)
     check_approval(plan, task, seen, entry)
     hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
-    ask = Ask(task, plan, path, hold, stored, now, call=entry)
+    ask = Ask(task, plan, path, hold, stored, now, call=entry, service=host.tools.service(tool, arguments))
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
     return Prepared(ask, lambda opened: _invoke(host, task, plan, opened, arguments, call))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import PermanentFailure
 from shared.ports import Tools
+from shared.tools.means import Means
 from shared.tools.registry import invoke
 
 if TYPE_CHECKING:
@@ -16,21 +17,44 @@ if TYPE_CHECKING:
 
 
 class ToolBox(Tools):
-    """Tools by name, with the deployment's ``settings`` for them."""
+    """Tools by name, with the deployment's ``settings`` for them, and the built-in ones, which call by ``means``."""
 
-    def __init__(self, tools: Mapping[str, Tool], settings: Mapping[str, str]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], settings: Mapping[str, str], means: Means | None = None) -> None:
         self._tools = tools
         self._settings = settings
+        self._means = means or Means()
+        self._builtins: dict[str, Tool] = {}
 
     def cost(self, name: str) -> int:
         """Return what one call costs at most, in nano-USD."""
         return self._tool(name).cost
+
+    def service(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a call depends on: for a built-in tool often a host, which others do not share."""
+        if not is_builtin(name):
+            return super().service(name, arguments)
+        from shared.tools.builtin import service_of  # noqa: PLC0415 - only where a built-in tool is called
+
+        return service_of(name, arguments)
 
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""
         return invoke(self._tool(name), dict(arguments), replace(call, settings=self._settings))
 
     def _tool(self, name: str) -> Tool:
-        if name not in self._tools:
+        found = self._builtin(name) if is_builtin(name) else self._tools.get(name)
+        if found is None:
             raise PermanentFailure(f"This deployment has no tool {name}. Deploy the version that contains it.")
-        return self._tools[name]
+        return found
+
+    def _builtin(self, name: str) -> Tool | None:
+        from shared.tools.builtin import NAMES, builtin  # noqa: PLC0415 - only where one is called
+
+        if name in NAMES and name not in self._builtins:
+            self._builtins[name] = builtin(name, self._means)
+        return self._builtins.get(name)
+
+
+def is_builtin(name: str) -> bool:
+    """Tell whether a name is one that no function of a user can have."""
+    return "." in name

@@ -25,6 +25,7 @@ from shared.definition.checks import tools as tool_rules
 from shared.definition.checks.registry import RULES, Context
 from shared.definition.loader import capped, in_order
 from shared.definition.yaml_tree import MAX_FAULTS
+from shared.tools.builtin import with_builtins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,11 +56,11 @@ def check(
 
     Args:
         loaded: The workflow. The faults that reading it found are among the findings.
-        tools: The tools that its steps may name.
+        tools: The tools that its steps may name besides the built-in ones.
         models: The names of the known models.
         known_workflows: The workflows that its steps may start (see ``neighbours``); None leaves them unchecked.
     """
-    context = Context(loaded, tools, models, known_workflows)
+    context = Context(loaded, with_builtins(tools), models, known_workflows)
     oversize = tuple(RULES["size"](context))
     found = oversize or (finding for rule in RULES.values() for finding in islice(rule(context), MOST_OF_A_KIND))
     return capped(in_order((*loaded.faults, *found), loaded.name))

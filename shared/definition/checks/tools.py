@@ -20,19 +20,12 @@ if TYPE_CHECKING:
     from shared.definition.scopes import Place
     from shared.definition.yaml_tree import Path
 
-_LATER = frozenset(
-    {"http.request", "s3.get", "s3.put", "dynamodb.query", "sql.query", "sqs.send", "sns.publish", "events.put"}
-    | {"email.send", "slack.post", "lambda.invoke", "mcp.call"}
-)
-
 
 @rule("unknown_tool")
 def unknown_tool(context: Context) -> Iterator[Told]:
     """Every tool exists."""
     for path, name in _names(context):
-        if name in _LATER:
-            yield (*path, "tool"), f"the built-in tool `{name}` is not available yet", "Write a tool of your own."
-        elif name not in context.tools:
+        if name not in context.tools:
             remedy = nearest(name, context.tools) or f"Tools: {listed(sorted(context.tools))}."
             yield (*path, "tool"), f"there is no tool `{name}`", remedy
 
