@@ -91,7 +91,11 @@ class Compiled:
 
 
 def compile_file(
-    path: Path | str, *, tools: Mapping[str, Tool] | None = None, models: frozenset[str] | None = None
+    path: Path | str,
+    *,
+    tools: Mapping[str, Tool] | None = None,
+    models: frozenset[str] | None = None,
+    servers: frozenset[str] | None = None,
 ) -> Compiled:
     """Compile a workflow file.
 
@@ -99,6 +103,7 @@ def compile_file(
         path: The file.
         tools: The tools that steps may name; without it, those of the folder ``tools`` next to the file.
         models: The models that steps may name; without it, those of the price table.
+        servers: The MCP servers that steps may name; without it, they are not checked.
 
     Raises:
         DefinitionError: the file is refused; it carries every finding.
@@ -109,6 +114,7 @@ def compile_file(
         tools=_tools_beside(path) if tools is None else tools,
         models=frozenset(prices()) if models is None else models,
         workflows=neighbours(path.parent),
+        servers=servers,
     )
 
 
@@ -118,13 +124,14 @@ def compile_loaded(
     tools: Mapping[str, Tool],
     models: frozenset[str],
     workflows: Mapping[str, Neighbour] | None = None,
+    servers: frozenset[str] | None = None,
 ) -> Compiled:
-    """Compile a loaded workflow; ``workflows`` are those that it may start, None = unknown.
+    """Compile a loaded workflow; ``workflows`` are those that it may start, ``servers`` those of MCP, None = unknown.
 
     Raises:
         DefinitionError: the workflow is refused; it carries every finding.
     """
-    findings = check(loaded, tools, models, workflows)
+    findings = check(loaded, tools, models, workflows, servers)
     _refuse(findings)
     unit = compile_manifest(plan(loaded.workflow, with_builtins(tools)))
     findings += tuple(_over_limits(unit, loaded.name))

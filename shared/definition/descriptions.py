@@ -54,7 +54,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "context": "How much of earlier turns the model reads again; without it, everything.",
     },
     "AgentTool": {
-        "tool": "A function in `tools/`. Its signature says which arguments are possible.",
+        "tool": "A function in `tools/`, a built-in tool, or with `mcp` a tool of that server.",
+        "mcp": "An MCP server that the deployment names; the tool's description and schema come from it.",
         "risk": "read: changes nothing. reversible: `compensate` undoes it. What is neither needs a step of its own.",
         "description": "What the model reads about it; without it, the function's docstring.",
         "timeout": "Time of one attempt, such as `60s`.",

@@ -49,7 +49,10 @@ class Net(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """One request. ``deadline`` in seconds of the monotonic clock; ``expect`` empty = every status from 200 to 299."""
+    """One request. ``deadline`` in seconds of the monotonic clock; ``expect`` empty = every status from 200 to 299.
+
+    ``enough`` is asked after each piece of a stream whether more of it is wanted.
+    """
 
     method: str
     url: str
@@ -57,6 +60,7 @@ class Ask(NamedTuple):
     body: bytes | None
     deadline: float
     expect: frozenset[int] = frozenset()
+    enough: Callable[[Reply], bool] | None = None
 
 
 class Reply(NamedTuple):
@@ -189,9 +193,8 @@ def _resolved(net: Net, target: Target, deadline: float) -> tuple[str, ...]:
 
 
 def _read(ask: Ask, target: Target, answer: Any) -> Reply:
-    headers = _headers(answer.headers)
-    body = b"" if ask.method == "HEAD" else _body(target, headers.get("content-encoding", ""), answer.iter_stream())
-    return Reply(int(answer.status), headers, body)
+    start = Reply(int(answer.status), _headers(answer.headers), b"")
+    return start if ask.method == "HEAD" else _whole(ask, target, start, answer.iter_stream())
 
 
 def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -202,15 +205,16 @@ def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-def _body(target: Target, encoding: str, chunks: Iterable[bytes]) -> bytes:
-    """Return the body, decompressed piece by piece so that no answer grows beyond the limit. Raises TooLarge."""
-    found, size = list[bytes](), 0
-    for piece in _plain(target, encoding.strip().lower(), chunks):
-        size += len(piece)
-        if size > LARGEST_ANSWER:
+def _whole(ask: Ask, target: Target, start: Reply, chunks: Iterable[bytes]) -> Reply:
+    """Return the answer, decompressed piece by piece so that none grows beyond the limit. Raises TooLarge."""
+    found, encoding = bytearray(), start.headers.get("content-encoding", "").strip().lower()
+    for piece in _plain(target, encoding, chunks):
+        found += piece
+        if len(found) > LARGEST_ANSWER:
             raise TooLarge(f"The answer of {target.host} has more than {LARGEST_ANSWER:,} bytes.")
-        found.append(piece)
-    return b"".join(found)
+        if ask.enough and ask.enough(start._replace(body=bytes(found))):
+            break
+    return start._replace(body=bytes(found))
 
 
 def _plain(target: Target, encoding: str, chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from shared.errors import PermanentFailure, Unreached
+from shared.settings import HTTP_ALLOWED_HOSTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from urllib.parse import SplitResult
 
-ALLOWED_HOSTS = "HTTP_ALLOWED_HOSTS"
-"""The deployment's setting: hosts, or ``host:port``, separated by commas."""
 PORTS = {"https": 443, "http": 80}
 LONGEST_URL = 8_000
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
@@ -84,24 +83,27 @@ def _entry(text: str) -> tuple[str, int | None]:
     if not colon:
         return (port or host).strip("[]").rstrip("."), None
     if not port.isdigit() or not host or (":" in host and not host.startswith("[")):
-        raise PermanentFailure(f"{ALLOWED_HOSTS} holds {text!r}. Write `host` or `host:port`, separated by commas.")
+        raise PermanentFailure(
+            f"{HTTP_ALLOWED_HOSTS} holds {text!r}. Write `host` or `host:port`, separated by commas."
+        )
     return host.strip("[]").rstrip("."), int(port)
 
 
 def target_of(url: str, allowed: Allowed) -> Target:
     """Read a URL strictly and check all that needs no name server. Raises PermanentFailure, which names no path."""
-    parts = _split(url)
+    parts = split(url)
     host = (parts.hostname or "").rstrip(".")
     if not (_HOST.fullmatch(host) or _literal(host)):
         raise PermanentFailure("The URL's host is no name of letters, digits, dots and `-` and no IP address.")
     path = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE + '?')}" if parts.query else "")
-    target = Target(parts.scheme, host, _port(parts), path)
+    target = Target(parts.scheme, host, port_of(parts), path)
     if target not in allowed:
         _check_public(target)
     return target
 
 
-def _split(url: str) -> SplitResult:
+def split(url: str) -> SplitResult:
+    """Read a URL strictly. Raises PermanentFailure."""
     if len(url) > LONGEST_URL or any(character <= " " or character in "\\\x7f" for character in url):
         raise PermanentFailure(
             f"The URL has spaces, control characters, backslashes or over {LONGEST_URL:,} characters."
@@ -117,7 +119,8 @@ def _split(url: str) -> SplitResult:
     return parts
 
 
-def _port(parts: SplitResult) -> int:
+def port_of(parts: SplitResult) -> int:
+    """Return a URL's port. Raises PermanentFailure."""
     try:
         return parts.port or PORTS[parts.scheme]
     except ValueError:
@@ -137,7 +140,7 @@ def _check_public(target: Target) -> None:
 
 
 def _remedy(name: str) -> str:
-    return f"to allow it, name {name} in the tool setting {ALLOWED_HOSTS}."
+    return f"to allow it, name {name} in the tool setting {HTTP_ALLOWED_HOSTS}."
 
 
 def addresses(target: Target, allowed: Allowed, resolve: Callable[[str, int], Sequence[str]]) -> tuple[str, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.errors import PermanentFailure
+from shared.settings import HTTP_ALLOWED_HOSTS
 from shared.tools import guard
 from shared.tools.client import Net
-from shared.tools.guard import ALLOWED_HOSTS, Allowed
+from shared.tools.guard import Allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,5 +30,5 @@ class Means(NamedTuple):
 
     def net(self, call: Call, *also: tuple[str, int | None]) -> Net:
         """Return the way outside: to public hosts, those of the setting, and ``also``. Raises PermanentFailure."""
-        allowed = Allowed.of(call.settings.get(ALLOWED_HOSTS, ""))
+        allowed = Allowed.of(call.settings.get(HTTP_ALLOWED_HOSTS, ""))
         return Net(Allowed(allowed.hosts | frozenset(also)), self.resolve)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shared.definition.checks import (
     agents,
     bodies,
+    builtins,
     children,
     expressions,
     gates,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 MOST_OF_A_KIND = MAX_FAULTS + 1
 """Findings of one rule. Nobody mends more at once, and each takes time to word."""
 ROOMS = (
-    *(agents, bodies, children, expressions, gates, graph, limits, risk, routers, schemas, secrets, size, times),
-    *(tool_rules, truth),
+    *(agents, bodies, builtins, children, expressions, gates, graph, limits, risk, routers, schemas, secrets, size),
+    *(times, tool_rules, truth),
 )
 """The modules of rules. Importing one registers its rules."""
 
@@ -51,6 +52,7 @@ def check(
     tools: Mapping[str, Tool],
     models: frozenset[str],
     known_workflows: Mapping[str, Neighbour] | None = None,
+    servers: frozenset[str] | None = None,
 ) -> tuple[Finding, ...]:
     """Return every finding about a loaded workflow, in the order of the file; none means that it may be compiled.
 
@@ -59,8 +61,9 @@ def check(
         tools: The tools that its steps may name besides the built-in ones.
         models: The names of the known models.
         known_workflows: The workflows that its steps may start (see ``neighbours``); None leaves them unchecked.
+        servers: The MCP servers that its steps may name; None leaves them unchecked.
     """
-    context = Context(loaded, with_builtins(tools), models, known_workflows)
+    context = Context(loaded, with_builtins(tools), models, known_workflows, servers)
     oversize = tuple(RULES["size"](context))
     found = oversize or (finding for rule in RULES.values() for finding in islice(rule(context), MOST_OF_A_KIND))
     return capped(in_order((*loaded.faults, *found), loaded.name))

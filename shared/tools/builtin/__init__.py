@@ -18,9 +18,23 @@ if TYPE_CHECKING:
 
 _ROOMS: Mapping[str, str] = {
     "http.request": "http",
+    "slack.post": "slack",
+    "mcp.call": "mcp",
+    "s3.get": "s3",
+    "s3.put": "s3",
+    "dynamodb.query": "dynamodb",
+    "sql.query": "sql",
+    "sqs.send": "messages",
+    "sns.publish": "messages",
+    "events.put": "messages",
+    "email.send": "email",
+    "lambda.invoke": "functions",
 }
 _DEPENDS: Mapping[str, str] = {
     "http.request": "url",
+    "mcp.call": "server",
+    "lambda.invoke": "function",
+    "sql.query": "cluster_arn",
 }
 """The argument that says what a call depends on."""
 _LONGEST = 200
@@ -43,6 +57,8 @@ def service_of(name: str, arguments: Mapping[str, Any]) -> str:
         given = cast("Any", parts)[0] if isinstance(parts, list) and parts else ""
     if not isinstance(given, str) or not given:
         return f"tool:{name}"
+    if name == "mcp.call":
+        return f"mcp:{given[:_LONGEST]}"
     return f"{name}:{(_host(given) if name == 'http.request' else given)[:_LONGEST]}"
 
 
