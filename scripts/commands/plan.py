@@ -170,6 +170,7 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
             for path, plan in forecast.steps
             if plan.risk == "irreversible"
         ],
+        "services": _services(forecast),
         "width": {
             "steps_at_once": width.width,
             "max_parallel": width.max_parallel,
@@ -186,6 +187,20 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
 
 def _step(path: str, kind: str, timeout: float) -> dict[str, Any]:
     return {"path": path, "type": kind, "timeout": timeout}
+
+
+def _services(forecast: "Forecast") -> list[str]:
+    """Return what the steps' tools depend on, as circuit breakers know it: tools, hosts, MCP servers."""
+    from shared.tools.host import ToolBox  # noqa: PLC0415 - only where tools are looked at
+
+    box, found = ToolBox({}, {}), set[str]()
+    for _, plan in forecast.steps:
+        for called in (plan, *(plan.turns.tools.values() if plan.turns else ())):
+            for call in (called.spec, called.spec.get("compensate"), called.spec.get("reconcile")):
+                if call and "tool" in call:
+                    service = box.service(call["tool"], call.get("with") or {})
+                    found.add(f"tool:{call['tool']}" if "${" in service else service)
+    return sorted(found)
 
 
 def _agent(path: str, turns: "Turns") -> dict[str, Any]:
@@ -231,6 +246,7 @@ def _show(facts: dict[str, Any]) -> None:
             "own runs": "; ".join(map(_apart_words, facts["apart"])) or "none",
             "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
             "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
+            "services": ", ".join(facts["services"]) or "none besides models",
             "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
         }
     )

@@ -66,13 +66,13 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "keep_turns": "So many of the last turns are kept word for word; of older ones only which calls ended how.",
     },
     "ToolStep": {
-        "tool": "A function in `tools/`.",
+        "tool": "A function in `tools/`, or a built-in tool such as `http.request`.",
         "with": "The tool's arguments.",
         "risk": "read: changes nothing. reversible: `compensate` undoes it. irreversible: a gate must approve it.",
         "compensate": "How the call is undone when the run fails or is cancelled later.",
         "reconcile": "How to find out whether an interrupted call took effect.",
     },
-    "ToolCall": {"tool": "A function in `tools/`.", "with": "The tool's arguments."},
+    "ToolCall": {"tool": "A function in `tools/`, or a built-in tool.", "with": "The tool's arguments."},
     "Reconcile": {
         "tool": "The tool that looks.",
         "with": "Its arguments; `call.idempotency_key` is known here.",

@@ -184,10 +184,10 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def public_fault(host: str) -> str:
-    """Return why a literal address is none that everybody may reach; empty for a name and for one that is."""
-    literal = _literal(host.strip("[]"))
-    return _why_not(literal) if literal else ""
+def never_reached(target: Target) -> str:
+    """Return why no deployment can allow a target that is written as an address; empty for all others."""
+    literal = _literal(target.host)
+    return _never(literal) if literal else ""
 
 
 def _never(address: Address) -> str:

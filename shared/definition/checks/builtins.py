@@ -77,9 +77,11 @@ def _url_faults(context: Context, at: Path, url: str) -> Iterator[Told | Finding
         return
     try:
         target = guard.target_of(url, guard.Allowed.of(_everything(url)))
-        guard.addresses(target, guard.Allowed(frozenset({(target.host, target.port)})), lambda *_: ("127.0.0.1",))
     except PermanentFailure as fault:
         yield at, str(fault), "Correct the URL."
+        return
+    if why := guard.never_reached(target):
+        yield at, f"{target.host} is {why}; no setting allows that", "Name another host."
         return
     try:
         guard.target_of(url, guard.Allowed())

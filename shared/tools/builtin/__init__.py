@@ -57,14 +57,15 @@ def service_of(name: str, arguments: Mapping[str, Any]) -> str:
         given = cast("Any", parts)[0] if isinstance(parts, list) and parts else ""
     if not isinstance(given, str) or not given:
         return f"tool:{name}"
-    if name == "mcp.call":
-        return f"mcp:{given[:_LONGEST]}"
-    return f"{name}:{(_host(given) if name == 'http.request' else given)[:_LONGEST]}"
+    found = _host(given) if name == "http.request" else given[:_LONGEST]
+    if not found or "$" in found:
+        return f"tool:{name}"
+    return f"{'mcp' if name == 'mcp.call' else name}:{found}"
 
 
 def _host(url: str) -> str:
     try:
-        return urlsplit(url).hostname or ""
+        return (urlsplit(url).hostname or "")[:_LONGEST]
     except ValueError:
         return ""
 
