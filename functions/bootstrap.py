@@ -55,6 +55,13 @@ def client(service: str) -> Any:
     return cast("Any", boto3).client(service, config=_TABLES if service == "dynamodb" else _CONFIG)
 
 
+@cache
+def _tool_client(service: str, timeout: float) -> Any:
+    """Return a client for built-in tools; ``timeout`` in seconds is that of an answer. The cascade alone retries."""
+    once: Config = cast("Any", _ONCE).merge(Config(read_timeout=timeout))
+    return cast("Any", boto3).client(service, config=once)
+
+
 def _table(name: str) -> DynamoStore:
     return DynamoStore(client("dynamodb"), name)
 
@@ -105,14 +112,16 @@ def step_host() -> StepHost:
     """Return the host of ``step``, with its models and tools."""
     from shared.models.anthropic import AnthropicModels  # noqa: PLC0415 - only this function calls models
     from shared.tools.host import ToolBox  # noqa: PLC0415
+    from shared.tools.means import Means  # noqa: PLC0415
     from shared.tools.registry import load_tools  # noqa: PLC0415
 
     environment = settings.StepEnvironment.read(os.environ)
     models = AnthropicModels(lambda: _model_key(environment.model_secret), environment.models_url)
-    tools = ToolBox(load_tools(_CODE / "workflows" / "tools"), environment.tool_settings)
-    ports = _host(environment)
+    ports, secrets = _host(environment), _secrets(environment)
+    means = Means(_tool_client, secrets)
+    tools = ToolBox(load_tools(_CODE / "workflows" / "tools"), environment.tool_settings, means)
     breakers = Breakers(ports["store"], ports["clock"])
-    return StepHost(**ports, models=models, tools=tools, breakers=breakers, secrets=_secrets(environment))
+    return StepHost(**ports, models=models, tools=tools, breakers=breakers, secrets=secrets)
 
 
 @cache

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from aws_cdk import Stack
     from aws_cdk import aws_dynamodb as dynamodb
     from aws_cdk import aws_s3 as s3
@@ -18,6 +21,40 @@ TABLE_WRITE = (*TABLE_READ, "dynamodb:PutItem")
 BLOB_READ = ("s3:GetObject",)
 BLOB_WRITE = ("s3:GetObject", "s3:PutObject")
 ANSWER = ("states:SendTaskFailure", "states:SendTaskSuccess")
+
+
+KEYS = ("kms:Decrypt", "kms:GenerateDataKey")
+TOOL_ACTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "s3.get": {"s3": ("s3:GetObject", "s3:GetObjectVersion"), "kms": KEYS},
+    "s3.put": {"s3": ("s3:PutObject",), "kms": KEYS},
+    "dynamodb.query": {"dynamodb": ("dynamodb:Query",), "kms": KEYS},
+    "sql.query": {"rds": ("rds-data:ExecuteStatement",), "secretsmanager": ("secretsmanager:GetSecretValue",)},
+    "sqs.send": {"sqs": ("sqs:SendMessage",), "kms": KEYS},
+    "sns.publish": {"sns": ("sns:Publish",), "kms": KEYS},
+    "events.put": {"events": ("events:PutEvents",)},
+    "email.send": {"ses": ("ses:SendEmail",)},
+    "lambda.invoke": {"lambda": ("lambda:InvokeFunction",)},
+}
+"""What each built-in tool calls, by the service of the ARN that it may touch."""
+_ARN = re.compile(r"arn:[a-z-]+:([a-z0-9-]+):[a-z0-9-]*:\d{0,12}:(.*[A-Za-z0-9].*)")
+
+
+def tool_actions(tool: str, arn: str) -> tuple[str, ...]:
+    """Return what a built-in tool may do with an ARN. Raises ValueError for a tool or an ARN that makes no sense.
+
+    A bucket without a path may be listed, so that an object that is not there is told from one that is forbidden.
+    """
+    known = TOOL_ACTIONS.get(tool)
+    if known is None:
+        raise ValueError(
+            f"tool_grants: no built-in tool {tool!r} needs a grant. Those that do: {', '.join(TOOL_ACTIONS)}."
+        )
+    found = _ARN.fullmatch(arn)
+    if found is None or found[1] not in known:
+        raise ValueError(f"tool_grants[{tool!r}]: {arn!r} is no ARN of one resource of {' or '.join(known)}.")
+    if found[1] == "s3" and "/" not in found[2]:
+        return ("s3:ListBucket",)
+    return known[found[1]]
 
 
 class Grants:
@@ -75,6 +112,13 @@ class Grants:
     def use_secrets(self, function: Function) -> Grants:
         """Let ``function`` read the values of tenants' secrets, and which version is the newest."""
         function.may("secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue", on=[self._secrets])
+        return self
+
+    def use_tools(self, function: Function, grants: Mapping[str, Sequence[str]]) -> Grants:
+        """Let ``function`` do what built-in tools do, on exactly the resources that the deployment names for each."""
+        for tool, arns in sorted(grants.items()):
+            for arn in arns:
+                function.may(*tool_actions(tool, arn), on=[arn])
         return self
 
     def answer_tasks(self, function: Function) -> Grants:

@@ -11,7 +11,8 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
-from shared.settings import People, Person
+from infra.grants import tool_actions
+from shared.settings import EMAIL_SENDER, MCP_SERVERS, People, Person
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,14 @@ class UnknownEnvironmentError(ValueError):
     """The environment asked for is not described here."""
 
 
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """Where an MCP server is, and the tenant's secret that holds its bearer token; empty = it wants none."""
+
+    url: str
+    secret: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """One environment.
@@ -32,7 +41,8 @@ class Settings:
     ``{api}`` stands for the API's id; None = the address that AWS gives the API. ``durable`` = data, versions and logs
     outlive a deletion of the stacks. ``managed`` = what only AWS has is used: dependency layer, tracing, alarms, access
     logs. ``concurrency`` reserves that many concurrent executions for every function, None = no reservation.
-    ``throttle`` is the API's limit in requests a second, ``burst`` on top of it.
+    ``throttle`` is the API's limit in requests a second, ``burst`` on top of it. ``tool_grants`` are the ARNs that each
+    built-in tool may touch, none by default; ``mcp_servers`` those that workflows may name.
     """
 
     name: str
@@ -52,6 +62,17 @@ class Settings:
     public_url: str | None = None
     models_url: str = ""
     tool_settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    tool_grants: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict[str, "McpServer"])
+
+    @property
+    def tool_variables(self) -> dict[str, str]:
+        """What tools are told by name: ``tool_settings``, and what follows from grants and servers."""
+        servers = {name: {"url": one.url, "secret": one.secret} for name, one in self.mcp_servers.items()}
+        found = {MCP_SERVERS: json.dumps(servers, sort_keys=True)} if servers else {}
+        if self.tool_grants.get("email.send"):
+            found[EMAIL_SENDER] = self.sender
+        return {**found, **self.tool_settings}
 
     @property
     def prefix(self) -> str:
@@ -131,7 +152,8 @@ def settings_for(name: str, overrides: Mapping[str, Any]) -> Settings:
     """Return the settings of environment ``name``, changed by what ``overrides`` (the CDK context) holds.
 
     Overridable are the texts ``account region sender alarms_email public_url models_url log_level`` and, as JSON,
-    ``tool_settings`` (an object of texts) and ``approvers`` (role -> list of {name, initials, email}).
+    ``tool_settings`` (an object of texts), ``tool_grants`` (built-in tool -> list of ARNs), ``mcp_servers``
+    (name -> {url, secret}) and ``approvers`` (role -> list of {name, initials, email}).
 
     Raises:
         UnknownEnvironmentError: no such environment; the message lists those that exist.
@@ -146,6 +168,10 @@ def settings_for(name: str, overrides: Mapping[str, Any]) -> Settings:
     changes: dict[str, Any] = {key: str(overrides[key]) for key in _TEXT_OVERRIDES if overrides.get(key)}
     if overrides.get("tool_settings"):
         changes["tool_settings"] = _texts(_json("tool_settings", overrides["tool_settings"]))
+    if overrides.get("tool_grants"):
+        changes["tool_grants"] = _grants(_json("tool_grants", overrides["tool_grants"]))
+    if overrides.get("mcp_servers"):
+        changes["mcp_servers"] = _servers(_json("mcp_servers", overrides["mcp_servers"]))
     if overrides.get("approvers"):
         changes["approvers"] = _roles(_json("approvers", overrides["approvers"]))
     return _checked(replace(base, **changes))
@@ -162,6 +188,17 @@ def _texts(given: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in given.items()}
 
 
+def _grants(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {str(tool): tuple(map(str, arns)) for tool, arns in given.items()}
+
+
+def _servers(given: Mapping[str, Any]) -> dict[str, McpServer]:
+    try:
+        return {str(name): McpServer(**one) for name, one in given.items()}
+    except TypeError as error:
+        raise ValueError(f"context mcp_servers: {error}. Each server is {{url, secret}}.") from error
+
+
 def _roles(given: Mapping[str, Any]) -> dict[str, People]:
     try:
         return {role: tuple(Person(**person) for person in people) for role, people in given.items()}
@@ -173,4 +210,7 @@ def _checked(settings: Settings) -> Settings:
     # The name becomes part of stack names, machine names and patterns over them.
     if not re.fullmatch(r"[a-z][a-z0-9]{1,11}", settings.name):
         raise ValueError(f"environment name {settings.name!r}: use 2 to 12 lower-case letters and digits.")
+    for tool, arns in settings.tool_grants.items():
+        for arn in arns:
+            tool_actions(tool, arn)
     return settings

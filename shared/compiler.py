@@ -22,6 +22,7 @@ from shared.graph.ordering import early
 from shared.manifest import Trigger
 from shared.models.prices import prices
 from shared.plan import plan, with_wakes
+from shared.tools.builtin import with_builtins
 from shared.tools.registry import ToolError, load_tools
 
 if TYPE_CHECKING:
@@ -92,7 +93,11 @@ class Compiled:
 
 
 def compile_file(
-    path: Path | str, *, tools: Mapping[str, Tool] | None = None, models: frozenset[str] | None = None
+    path: Path | str,
+    *,
+    tools: Mapping[str, Tool] | None = None,
+    models: frozenset[str] | None = None,
+    servers: frozenset[str] | None = None,
 ) -> Compiled:
     """Compile a workflow file.
 
@@ -100,6 +105,7 @@ def compile_file(
         path: The file.
         tools: The tools that steps may name; without it, those of the folder ``tools`` next to the file.
         models: The models that steps may name; without it, those of the price table.
+        servers: The MCP servers that steps may name; without it, they are not checked.
 
     Raises:
         DefinitionError: the file is refused; it carries every finding.
@@ -110,6 +116,7 @@ def compile_file(
         tools=_tools_beside(path) if tools is None else tools,
         models=frozenset(prices()) if models is None else models,
         workflows=neighbours(path.parent),
+        servers=servers,
     )
 
 
@@ -119,15 +126,16 @@ def compile_loaded(
     tools: Mapping[str, Tool],
     models: frozenset[str],
     workflows: Mapping[str, Neighbour] | None = None,
+    servers: frozenset[str] | None = None,
 ) -> Compiled:
-    """Compile a loaded workflow; ``workflows`` are those that it may start, None = unknown.
+    """Compile a loaded workflow; ``workflows`` are those that it may start, ``servers`` those of MCP, None = unknown.
 
     Raises:
         DefinitionError: the workflow is refused; it carries every finding.
     """
-    findings = check(loaded, tools, models, workflows)
+    findings = check(loaded, tools, models, workflows, servers)
     _refuse(findings)
-    unit = compile_manifest(plan(loaded.workflow, tools))
+    unit = compile_manifest(plan(loaded.workflow, with_builtins(tools)))
     findings += tuple(_over_limits(unit, loaded.name))
     _refuse(findings)
     return Compiled(

@@ -9,7 +9,8 @@ SignalboxError
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
-    │                                └── ServiceHeld       └── BrokenTool
+    │                                ├── ServiceHeld       ├── BrokenTool
+    │                                └── Unreached         └── UnclearAnswer
     └── BudgetExceeded  ├── Rejected  ├── UnknownOutcome  ├── PolicyViolation
                                                           ├── ApprovalMismatch  ├── AttestationMismatch
 """
@@ -197,6 +198,12 @@ class ServiceHeld(TransientFailure):
     held = True
 
 
+class Unreached(TransientFailure):
+    """The far side could not be reached: nothing was sent, so nothing has happened."""
+
+    uncertain = False
+
+
 class InvalidOutput(StepFailure):
     """The answer does not fit the step's output schema."""
 
@@ -212,6 +219,12 @@ class PermanentFailure(StepFailure):
 
 class BrokenTool(PermanentFailure):
     """The tool itself failed in a way that nobody foresaw, before or after its effect."""
+
+    uncertain = True
+
+
+class UnclearAnswer(PermanentFailure):
+    """The far side answered in a way that leaves open whether the call has had its effect."""
 
     uncertain = True
 

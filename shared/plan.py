@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never, cast
 from shared.definition.models import (
     MAX_TURNS,
     Agent,
+    AgentTool,
     Gate,
     Loop,
     Map,
@@ -31,7 +32,7 @@ from shared.manifest import MOST_CALLS, Body, Edge, Limits, Manifest, Retry, Ris
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from shared.definition.models import AgentTool, AnyStep, Budget, ToolCall, Workflow
+    from shared.definition.models import AnyStep, Budget, ToolCall, Workflow
     from shared.definition.models import Retry as RetryField
     from shared.definition.triggers import Kind, Start
     from shared.graph import Tree
@@ -133,25 +134,25 @@ class _Graph:
             budget=limits,
             spec=_fields(step, "portable", "max_tokens", "temperature") | {"model": list(step.model)} | keep,
         )
-        tools = {tool.tool: self._agent_tool(tool, limits) for tool in step.tools}
+        tools = {tool.name: self._agent_tool(tool, limits) for tool in step.tools}
         return Turns(turn, tools, step.max_turns or MAX_TURNS, min(MOST_CALLS, self.workflow.max_parallel))
 
     def _agent_tool(self, tool: AgentTool, limits: Limits) -> StepPlan:
         """Return the plan of the calls of one tool: a failure that leaves no doubt is for the model to read."""
-        known = self.tools.get(tool.tool)
+        known = self.tools.get(tool.name)
         offer: dict[str, Any] = {
             "description": tool.description or (known.description if known else ""),
             "parameters": known.parameters if known else {},
         }
         return StepPlan(
-            id=tool.tool,
+            id=tool.name,
             type="tool",
             timeout=tool.timeout,
             retry=Retry(max_retries=DEFAULT_RETRIES if tool.risk == "read" else REVERSIBLE_RETRIES),
             on_error="continue",
             risk=tool.risk,
             budget=limits,
-            spec={"tool": tool.tool, **_effect(tool, self.tools), **offer},
+            spec={"tool": tool.name, **_effect(tool, self.tools), **offer},
         )
 
     def _inside(self, step: AnyStep) -> Body | None:
@@ -350,8 +351,9 @@ def _fields(step: AnyStep, *names: str) -> dict[str, Any]:
 
 def _effect(step: ToolStep | AgentTool, tools: Mapping[str, Tool]) -> dict[str, Any]:
     """Return what a call costs at most, how it is undone, and how it is looked for."""
+    name = step.name if isinstance(step, AgentTool) else step.tool
     return {
-        "cost": tools[step.tool].cost if step.tool in tools else 0,
+        "cost": tools[name].cost if name in tools else 0,
         "compensate": _call(step.compensate) if step.compensate else None,
         "reconcile": _reconcile(step.reconcile) if step.reconcile else None,
     }

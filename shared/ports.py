@@ -209,6 +209,17 @@ class Tools(Protocol):
         """Return what one call costs at most, in nano-USD."""
         ...
 
+    def service(self, name: str, arguments: Mapping[str, Any]) -> str:  # noqa: ARG002 - others look at them
+        """Return what a call depends on: what degrades, and is left alone, as one."""
+        return f"tool:{name}"
+
+    def offers(self, names: Sequence[str], call: Call) -> Mapping[str, Mapping[str, Any]]:
+        """Return ``description`` and ``parameters`` of tools that only somebody else can describe.
+
+        Raises StepFailure subclasses.
+        """
+        raise NotImplementedError(f"{names}: {call.path}")
+
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""
         ...

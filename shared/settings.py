@@ -19,6 +19,14 @@ Secret = str
 """The ARN of a secret, never its value."""
 
 
+HTTP_ALLOWED_HOSTS = "HTTP_ALLOWED_HOSTS"
+"""Tool setting: hosts, or ``host:port``, separated by commas, that may stand in a private network or speak HTTP."""
+MCP_SERVERS = "MCP_SERVERS"
+"""Tool setting: the MCP servers as JSON, ``{"name": "url"}`` or ``{"name": {"url": ..., "secret": ...}}``."""
+EMAIL_SENDER = "EMAIL_SENDER"
+"""Tool setting: the address that ``email.send`` sends from; SES has verified it."""
+
+
 class SettingsError(SignalboxError):
     """An environment variable is missing or unreadable; the message names it."""
 

@@ -203,9 +203,14 @@ class FakeSecrets(Secrets):
 
 
 class FakeTools(Tools):
-    """Tools by name as functions of arguments and call; remembers every call."""
+    """Tools by name as functions of arguments and call; remembers every call.
+
+    ``described`` is what servers say of theirs; ``asked`` are the names for which they were asked.
+    """
 
     def __init__(self, functions: Mapping[str, Callable[[dict[str, Any], Call], Any]]) -> None:
+        self.described: dict[str, dict[str, Any]] = {}
+        self.asked: list[tuple[str, ...]] = []
         self._functions = functions
         self.calls: list[tuple[str, dict[str, Any], Call]] = []
         self.costs: dict[str, int] = {}
@@ -213,6 +218,13 @@ class FakeTools(Tools):
     def cost(self, name: str) -> int:
         """Return the cost set for the tool, else nothing."""
         return self.costs.get(name, 0)
+
+    def offers(self, names: Sequence[str], call: Call) -> dict[str, dict[str, Any]]:  # noqa: ARG002 - the port's form
+        """Return what was set. Raises PermanentFailure for a tool that nothing was set for."""
+        self.asked.append(tuple(names))
+        if not self.described.keys() >= set(names):
+            raise PermanentFailure(f"Nobody describes {names}.")
+        return {name: self.described[name] for name in names}
 
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the function."""

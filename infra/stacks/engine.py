@@ -124,11 +124,12 @@ class EngineStack(Stack):
         own = {
             "model_secret": data.model_secret,
             "models_url": settings.models_url,
-            "tool_settings": settings.tool_settings,
+            "tool_settings": settings.tool_variables,
         }
         step = self._function("step", StepEnvironment, "runs steps that call models and tools", _STEP_SECONDS, **own)
         self.grants.write(step, data.runs).read(step, data.definitions).write_blobs(step, data.blobs)
         self.grants.read_secret(step, data.model_secret).use_secrets(step).answer_tasks(step)
+        self.grants.use_tools(step, settings.tool_grants)
         return step
 
     def _control(self) -> Function:

@@ -48,13 +48,16 @@ class Definition:
     triggers: tuple[compiler.Trigger, ...] = ()
 
 
-def compile_all(folder: Path) -> tuple[Definition, ...]:
-    """Compile every ``*.yaml`` in ``folder``, by name. Raises DefinitionError with all findings of a refused file."""
-    return tuple(_compile(path) for path in sorted(folder.glob("*.yaml")))
+def compile_all(folder: Path, servers: frozenset[str] | None = None) -> tuple[Definition, ...]:
+    """Compile every ``*.yaml`` in ``folder``, by name. Raises DefinitionError with all findings of a refused file.
+
+    ``servers`` are the MCP servers that they may name; None leaves them unchecked.
+    """
+    return tuple(_compile(path, servers) for path in sorted(folder.glob("*.yaml")))
 
 
-def _compile(path: Path) -> Definition:
-    compiled = compiler.compile_file(path)
+def _compile(path: Path, servers: frozenset[str] | None) -> Definition:
+    compiled = compiler.compile_file(path, servers=servers)
     return Definition(
         name=compiled.name,
         source=path.read_text(encoding="utf-8"),

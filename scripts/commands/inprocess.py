@@ -19,6 +19,7 @@ from scripts.commands.follow import TERMINAL, follow, story_of, stream
 from scripts.commands.inputs import json_or_text
 from scripts.commands.local_runs import LocalRuns, open_workspace, refused_here, runs_file, signature
 from scripts.commands.output import COMMAND, Refused, console, print_line, relative, report
+from scripts.commands.own_aws import client
 from scripts.commands.toolprint import tools_print_to_stderr
 from scripts.commands.triggers import rehearsed
 
@@ -137,7 +138,9 @@ def _children(steps: Mapping[str, Any]) -> set[str]:
 @contextmanager
 def session(file: Path, max_parallel: int, options: Options) -> Generator[Session]:
     """Open the store, models and tools of a file, and an engine that drives its runs. Raises Refused."""
-    from shared.tools.host import ToolBox  # noqa: PLC0415 - keeps `--help` fast
+    from shared.secretstore.local import EnvironmentSecrets  # noqa: PLC0415 - keeps `--help` fast
+    from shared.tools.host import ToolBox  # noqa: PLC0415 - with it
+    from shared.tools.means import Means  # noqa: PLC0415 - with it
     from shared.tools.registry import ToolError, load_tools  # noqa: PLC0415 - with it
 
     workspace, services, told = open_workspace(), list["Service"](), dict[str, str]()
@@ -147,7 +150,7 @@ def session(file: Path, max_parallel: int, options: Options) -> Generator[Sessio
         models = _models(file, options, services, told)
         _erp(settings, services, told)
         with redirect_stdout(sys.stderr):  # modules may print, too
-            tools = ToolBox(load_tools(file.parent / "tools"), settings)
+            tools = ToolBox(load_tools(file.parent / "tools"), settings, Means(client, EnvironmentSecrets()))
         engine.open(workspace.handlers(engine, models, tools))
         with tools_print_to_stderr():
             yield Session(workspace, engine, LocalRuns(workspace, engine, options.by, lambda: _check(engine)), told)

@@ -172,6 +172,7 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
             if plan.risk == "irreversible"
         ],
         "triggers": of_manifest(compiled.manifest),
+        "services": _services(forecast),
         "width": {
             "steps_at_once": width.width,
             "max_parallel": width.max_parallel,
@@ -188,6 +189,20 @@ def facts_of(forecast: "Forecast") -> dict[str, Any]:
 
 def _step(path: str, kind: str, timeout: float) -> dict[str, Any]:
     return {"path": path, "type": kind, "timeout": timeout}
+
+
+def _services(forecast: "Forecast") -> list[str]:
+    """Return what the steps' tools depend on, as circuit breakers know it: tools, hosts, MCP servers."""
+    from shared.tools.host import ToolBox  # noqa: PLC0415 - only where tools are looked at
+
+    box, found = ToolBox({}, {}), set[str]()
+    for _, plan in forecast.steps:
+        for called in (plan, *(plan.turns.tools.values() if plan.turns else ())):
+            for call in (called.spec, called.spec.get("compensate"), called.spec.get("reconcile")):
+                if call and "tool" in call:
+                    service = box.service(call["tool"], call.get("with") or {})
+                    found.add(f"tool:{call['tool']}" if "${" in service else service)
+    return sorted(found)
 
 
 def _agent(path: str, turns: "Turns") -> dict[str, Any]:
@@ -235,6 +250,7 @@ def _show(facts: dict[str, Any]) -> None:
             "gates": "; ".join(map(_gate_words, facts["gates"])) or "none",
             "irreversible": "; ".join(f"{step['path']} ({step['tool']})" for step in facts["irreversible"]) or "none",
             "triggers": "; ".join(map(_trigger_words, facts["triggers"])) or "none: the API and the command line",
+            "services": ", ".join(facts["services"]) or "none besides models",
             "nearest limit": f"{facts['nearest_limit']}, {limits[0]['share']:.1%} of it",
         }
     )

@@ -6,6 +6,7 @@ Source: Mermaid, "Flowcharts - Basic Syntax".
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from shared.asl.jumps import Chain, Fork, Lanes, Routed, Switch
@@ -60,7 +61,7 @@ def _step(layout: Layout, plan: StepPlan, prefix: str, indent: str) -> Iterator[
         most = f"{_label(plan)} · at most {plan.turns.most} turns, each with the calls it proposes"
         yield f"{indent}subgraph {own}[{_quoted(most)}]"
         for name, tool in plan.turns.tools.items():
-            yield f"{indent}  {own}__{name}[[{_quoted(_label(tool))}]]"
+            yield f"{indent}  {own}__{re.sub(r'[^A-Za-z0-9_]', '_', name)}[[{_quoted(_label(tool))}]]"
         yield f"{indent}end"
         return
     left, right = _SHAPES[plan.type]

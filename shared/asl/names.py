@@ -117,7 +117,7 @@ def which(step: str) -> str:
 
 def tool(step: str, name: str) -> str:
     """Name the call of one tool of an agent."""
-    return _short(f"{step} · {name}", MAX_STEP_ID)
+    return _short(f"{step} · {name.removeprefix('mcp:')}", MAX_STEP_ID)
 
 
 def call_done(step: str) -> str:

@@ -87,7 +87,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "context": "How much of earlier turns the model reads again; without it, everything.",
     },
     "AgentTool": {
-        "tool": "A function in `tools/`. Its signature says which arguments are possible.",
+        "tool": "A function in `tools/`, a built-in tool, or with `mcp` a tool of that server.",
+        "mcp": "An MCP server that the deployment names; the tool's description and schema come from it.",
         "risk": "read: changes nothing. reversible: `compensate` undoes it. What is neither needs a step of its own.",
         "description": "What the model reads about it; without it, the function's docstring.",
         "timeout": "Time of one attempt, such as `60s`.",
@@ -98,13 +99,13 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "keep_turns": "So many of the last turns are kept word for word; of older ones only which calls ended how.",
     },
     "ToolStep": {
-        "tool": "A function in `tools/`.",
+        "tool": "A function in `tools/`, or a built-in tool such as `http.request`.",
         "with": "The tool's arguments.",
         "risk": "read: changes nothing. reversible: `compensate` undoes it. irreversible: a gate must approve it.",
         "compensate": "How the call is undone when the run fails or is cancelled later.",
         "reconcile": "How to find out whether an interrupted call took effect.",
     },
-    "ToolCall": {"tool": "A function in `tools/`.", "with": "The tool's arguments."},
+    "ToolCall": {"tool": "A function in `tools/`, or a built-in tool.", "with": "The tool's arguments."},
     "Reconcile": {
         "tool": "The tool that looks.",
         "with": "Its arguments; `call.idempotency_key` is known here.",

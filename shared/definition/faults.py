@@ -19,7 +19,7 @@ from shared.definition.models import (
     Wait,
     Workflow,
 )
-from shared.definition.names import LATER_FIELDS, STEP_TYPES, listed, nearest
+from shared.definition.names import STEP_TYPES, listed, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,8 +105,6 @@ def _unknown_field(path: Path, data: Any) -> Fault:
     model = _model_at(path[:-1], data)
     if model is None:
         return path, f"`{name}` is not a field here", ""
-    if name in LATER_FIELDS.get(model.__name__, ()):
-        return path, f"`{name}` is not available yet", "Remove it; this version would ignore it."
     fields = list(_fields(model))
     return path, f"unknown field `{name}`", nearest(name, fields) or f"Fields here: {listed(fields)}."
 

@@ -261,7 +261,7 @@ def _asked(where: Field) -> str | None:
     step, below = where.place.step, where.path[len(where.place.at) :]
     if isinstance(step, Agent) and isinstance(below[1], int):
         tool = step.tools[below[1]]
-        return tool.tool if below[2] == "compensate" else tool.reconcile and tool.reconcile.tool
+        return tool.name if below[2] == "compensate" else tool.reconcile and tool.reconcile.tool
     return step.reconcile.tool if isinstance(step, ToolStep) and step.reconcile else None
 
 

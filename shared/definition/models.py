@@ -27,6 +27,7 @@ from shared.definition.fields import (
     as_list,
 )
 from shared.definition.triggers import Model, Trigger
+from shared.tools.remote import named
 
 LONGEST_PARKED = 364 * 86_400.0
 """Seconds that a step may wait for something outside: a Step Functions execution ends after a year."""
@@ -129,15 +130,22 @@ class AgentTool(Model):
     """One tool that an agent's model may call. ``risk`` is the author's judgement, ``timeout`` (s) that of one attempt.
 
     Without ``description`` the model reads the function's docstring. The arguments are the model's to choose, and
-    checked against the function's signature before anything is called.
+    checked against the function's signature before anything is called. With ``mcp`` it is a tool of that MCP server,
+    which says what it does and takes.
     """
 
     tool: NonEmpty
+    mcp: Identifier | None = None
     risk: Literal["read", "reversible", "irreversible"]
     description: NonEmpty | None = None
     timeout: Seconds = 60.0
     compensate: ToolCall | None = None
     reconcile: Reconcile | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in records: a server's tool is no function that has the same name."""
+        return named(self.mcp, self.tool) if self.mcp else self.tool
 
 
 class ContextPolicy(Model):

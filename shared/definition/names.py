@@ -1,4 +1,4 @@
-"""Names: which are allowed, which are not available yet, and the nearest one to a misspelt one."""
+"""Names: which are allowed, and the nearest one to a misspelt one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ CEL_RESERVED = frozenset(
 """Words that CEL cannot read, or may one day not read, as a field: ``steps.in`` is a syntax error."""
 
 STEP_TYPES = ("agent", "tool", "transform", "router", "human_gate", "sub_workflow", "map", "loop", "wait")
-LATER_FIELDS: dict[str, frozenset[str]] = {
-}
-"""Fields of the design that a later version reads. They are refused rather than silently ignored."""
 
 
 _MOST_SHOWN = 12

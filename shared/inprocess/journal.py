@@ -14,7 +14,7 @@ from shared.runtime.host import Host, StepHost
 from shared.runtime.journal import Change, Journal, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from shared.inprocess.hub import Hub
     from shared.inprocess.tick import Book
@@ -111,6 +111,14 @@ class AwayTools(Tools):
     def cost(self, name: str) -> int:
         """Return what one call costs at most, in nano-USD."""
         return self._tools.cost(name)
+
+    def service(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a call depends on."""
+        return self._tools.service(name, arguments)
+
+    def offers(self, names: Sequence[str], call: Call) -> Mapping[str, Mapping[str, Any]]:
+        """Return what tools do that only somebody else can describe. Raises StepFailure subclasses."""
+        return self._hub.away(partial(self._tools.offers, names, call))
 
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""

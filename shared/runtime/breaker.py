@@ -147,7 +147,7 @@ def _key(ask: Ask) -> Key:
 def service_of(ask: Ask) -> str:
     """Return the service that an attempt depends on: the provider of its model, or its tool."""
     if ask.call:
-        return f"tool:{ask.call.tool}"
+        return ask.service or f"tool:{ask.call.tool}"
     from shared.models.prices import prices  # noqa: PLC0415 - only where a model is called
 
     price = prices().get(ask.model or "")

@@ -20,15 +20,17 @@ from shared.frozen import frozen
 from shared.ledger.records import Amount, Call, Step
 from shared.ports import ModelRequest
 from shared.runtime import probing, secrets
-from shared.runtime.conversation import arguments_of, exchanges, offers, proposed
+from shared.runtime.conversation import arguments_of, exchanges, proposed
 from shared.runtime.denials import call_key
 from shared.runtime.host import plan_of
+from shared.runtime.offering import called, described, offers, pinned
 from shared.runtime.outputs import checked, cleaned, output_of
 from shared.runtime.proposals import judge, notes, ready
 from shared.runtime.protocol import Ask, Opened, Outcome, new_step
 from shared.runtime.scopes import COMPENSATE, split_turn, turn_number
 from shared.runtime.sharing import with_sharers
 from shared.tools.registry import Call as ToolContext
+from shared.tools.remote import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -89,9 +91,13 @@ def turn_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     turns = plan_of(host.manifest(task), agent).turns
     assert turns is not None, "the plan of a turn comes from those of its agent"  # noqa: S101 - for the type checker
     number = turn_number(path)
-    arguments = _first_arguments(host, known) or arguments_of(plan, agent, number, seen, host.blobs)
+    arguments = _first_arguments(host, known)
+    if arguments is None:
+        arguments = arguments_of(plan, agent, number, seen, host.blobs)
+        arguments |= _offers(host, task, turns.tools, path, pinned(agent, number, seen, host.blobs))
+    tools = described(turns.tools, arguments.get("offers", {}))
     request = model_request(plan, arguments, known.retries if known else 0)
-    request = request._replace(tools=offers(turns.tools), turns=exchanges(arguments["turns"]))
+    request = request._replace(tools=offers(tools), turns=exchanges(arguments["turns"]))
     hold = _model_hold(host, plan, request, seen, known or new_step(plan, path, task.epoch))
     stored, now = _stored(host, task, arguments), host.clock.now()
     ask = Ask(task, plan, path, hold, stored, now, model=request.model)
@@ -103,7 +109,7 @@ def turn_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
             return Outcome(_amount(reply.usage), _turned(host, task, plan, {"reply": said, "calls": []}, reply))
         if reply.stop_reason == "max_tokens":
             raise InvalidOutput("The reply was cut at max_tokens, so its calls are not complete.", usage=reply.usage)
-        judged = judge(reply.calls, turns.tools, last=number >= turns.most)
+        judged = judge(called(reply.calls, tools), tools, last=number >= turns.most)
         dropped = len(reply.calls) - len(judged)
         output = {"text": reply.text, "calls": [call._asdict() for call in judged], "dropped": dropped}
         kept = _turned(host, task, plan, output, reply)
@@ -111,6 +117,17 @@ def turn_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
         return Outcome(_amount(reply.usage), kept, others=made, notes=tuple(notes(judged, path, dropped)))
 
     return Prepared(ask, perform)
+
+
+def _offers(
+    host: StepHost, task: Task, tools: Mapping[str, StepPlan], path: str, known: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return how servers describe their tools, kept with the turn; they are asked in an agent's first one."""
+    theirs = [name for name in tools if is_remote(name)]
+    if not theirs:
+        return {}
+    call = ToolContext("", task.tenant, task.run, path)
+    return {"offers": known if known is not None else host.tools.offers(theirs, call)}
 
 
 def _turned(host: StepHost, task: Task, plan: StepPlan, output: dict[str, Any], reply: ModelReply) -> values.Value:
@@ -186,7 +203,7 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
     entry = _intent(seen.run, plan, path, stored.digest, known, now)
     check_approval(plan, task, seen, entry)
     hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
-    ask = Ask(task, plan, path, hold, stored, now, call=entry)
+    ask = Ask(task, plan, path, hold, stored, now, call=entry, service=host.tools.service(tool, arguments))
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
     return Prepared(ask, lambda opened: _invoke(host, task, plan, opened, arguments, call))
 

@@ -7,14 +7,14 @@ digest made by this code, without a model: which calls were proposed and how eac
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 from shared import values
 from shared.errors import PolicyViolation
 from shared.ledger.records import revive
 from shared.manifest import Limits
-from shared.ports import Exchange, Offer, Proposal, Result
+from shared.ports import Exchange, Proposal, Result
+from shared.runtime.offering import could_be, offered
 from shared.runtime.outputs import output_of
 from shared.runtime.proposals import call_path, too_many
 from shared.runtime.scopes import COMPENSATE, is_call, split_turn, turn_path
@@ -32,9 +32,6 @@ LONGEST_RESULT = 20_000
 LONGEST_ERROR = 500
 _LONGEST_SHOWN = 200
 """Characters of a call's arguments in the digest."""
-_OFFERED = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""Names of tools that providers take back in a conversation. Source: Messages API, "Tool use"."""
-
 Said = dict[str, Any]
 """One turn as it is kept with its request: ``text``, ``calls``, ``results``, ``told``; see ``Exchange``."""
 
@@ -85,11 +82,6 @@ def exchanges(said: list[Said]) -> tuple[Exchange, ...]:
     )
 
 
-def offers(tools: Mapping[str, StepPlan]) -> tuple[Offer, ...]:
-    """Return the tools as a model reads about them."""
-    return tuple(Offer(name, tool.spec["description"], tool.spec["parameters"]) for name, tool in tools.items())
-
-
 def _said(turn: str, seen: Snapshot, blobs: Blobs) -> Said | None:
     """Return what one turn came to; None for one that had no reply."""
     reply = reply_of(seen.step(turn), blobs)
@@ -123,7 +115,8 @@ def proposed(path: str, tool: str, seen: Snapshot, blobs: Blobs) -> dict[str, An
 
 
 def _name(tool: str) -> str:
-    return tool if _OFFERED.fullmatch(tool) else "unknown_tool"
+    """Return how a model knows a tool that it has called. What it has made up is given back if it could be a name."""
+    return offered(tool) if could_be(tool) else "unknown_tool"
 
 
 def _result(call: Mapping[str, Any], record: Step | None, blobs: Blobs) -> Result:

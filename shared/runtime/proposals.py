@@ -15,6 +15,7 @@ from shared.ledger.records import Step
 from shared.manifest import MOST_CALLS
 from shared.redaction import redacted, redacted_text
 from shared.runtime.journal import Note
+from shared.runtime.offering import offered
 from shared.runtime.outputs import fits
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _judged(call: Proposal, tools: Mapping[str, StepPlan], *, last: bool) -> Jud
 def _fault(call: Proposal, tools: Mapping[str, StepPlan]) -> str:
     """Return why a call cannot be made as it is proposed; empty = it can."""
     if not isinstance(call.tool, str) or call.tool not in tools:  # pyright: ignore[reportUnnecessaryIsInstance]
-        return f"there is no such tool here, only {', '.join(tools)}"
+        return f"there is no such tool here, only {', '.join(map(offered, tools))}"
     size = _size(call.arguments)
     if size is None:
         return "its arguments are not JSON that every reader understands"

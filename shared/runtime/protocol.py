@@ -83,6 +83,7 @@ Opening = Opened | Done | Held | Stopped | Refused
 class Ask:
     """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms.
 
+    ``service`` is what a tool's call depends on, which a circuit breaker watches.
     ``mode`` says what becomes of what does not fit: "enforce" = the step fails, "try" = it is only told, "audit" = it
     is noted and the attempt opens.
     """
@@ -96,6 +97,7 @@ class Ask:
     call: Call | None = None
     model: str | None = None
     mode: Literal["enforce", "try", "audit"] = "enforce"
+    service: str = ""
 
 
 def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:

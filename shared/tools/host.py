@@ -3,34 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import PermanentFailure
 from shared.ports import Tools
+from shared.tools.means import Means
 from shared.tools.registry import invoke
+from shared.tools.remote import PREFIX, is_remote, parted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from shared.tools.builtin.mcp import Servers
     from shared.tools.registry import Call, Tool
 
 
 class ToolBox(Tools):
-    """Tools by name, with the deployment's ``settings`` for them."""
+    """Tools by name, with the deployment's ``settings`` for them, and the built-in ones, which call by ``means``."""
 
-    def __init__(self, tools: Mapping[str, Tool], settings: Mapping[str, str]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], settings: Mapping[str, str], means: Means | None = None) -> None:
         self._tools = tools
         self._settings = settings
+        self._means = means or Means()
+        self._builtins: dict[str, Tool] = {}
 
     def cost(self, name: str) -> int:
         """Return what one call costs at most, in nano-USD."""
+        if is_remote(name):
+            return 0
         return self._tool(name).cost
+
+    def service(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return what a call depends on: for a built-in tool often a host, which others do not share."""
+        if is_remote(name):
+            return f"{PREFIX}{parted(name)[0]}"
+        if not is_builtin(name):
+            return super().service(name, arguments)
+        from shared.tools.builtin import service_of  # noqa: PLC0415 - only where a built-in tool is called
+
+        return service_of(name, arguments)
+
+    def offers(self, names: Sequence[str], call: Call) -> Mapping[str, Mapping[str, Any]]:
+        """Return what tools of MCP servers do and take, as their servers say. Raises StepFailure subclasses."""
+        return self._servers.offers(names, replace(call, settings=self._settings))
 
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""
+        if is_remote(name):
+            server, tool = parted(name)
+            name, arguments = "mcp.call", {"server": server, "tool": tool, "arguments": dict(arguments)}
         return invoke(self._tool(name), dict(arguments), replace(call, settings=self._settings))
 
     def _tool(self, name: str) -> Tool:
-        if name not in self._tools:
+        found = self._builtin(name) if is_builtin(name) else self._tools.get(name)
+        if found is None:
             raise PermanentFailure(f"This deployment has no tool {name}. Deploy the version that contains it.")
-        return self._tools[name]
+        return found
+
+    def _builtin(self, name: str) -> Tool | None:
+        from shared.tools.builtin import NAMES, builtin  # noqa: PLC0415 - only where one is called
+
+        if name in NAMES and name not in self._builtins:
+            self._builtins[name] = builtin(name, self._means)
+        return self._builtins.get(name)
+
+    @cached_property
+    def _servers(self) -> Servers:
+        from shared.tools.builtin.mcp import Servers  # noqa: PLC0415 - only where an agent has such tools
+
+        return Servers(self._means)
+
+
+def is_builtin(name: str) -> bool:
+    """Tell whether a name is one that no function of a user can have."""
+    return "." in name

@@ -169,6 +169,8 @@ def _tools_in(module: ModuleType) -> Iterator[Tool]:
     for value in vars(module).values():
         cost = getattr(value, _MARK, None)
         if inspect.isfunction(value) and cost is not None and value.__module__ == module.__name__:
+            if not value.__name__.isidentifier():
+                raise ToolError(f"{module.__file__}: the tool `{value.__name__}` has a name that no function can have")
             yield Tool(value.__name__, value, cost)
 
 

@@ -51,7 +51,7 @@ RULES = [
     Rule(
         "model and HTTP clients only in models and tools",
         ("app.py", "infra", *LAMBDA),
-        ("anthropic", "httpx", "httpx2", "openai", "requests", "urllib3"),
+        ("anthropic", "httpcore2", "httpx", "httpx2", "openai", "requests", "urllib3"),
         ("shared/models", "shared/tools"),
     ),
     Rule("CDK only in app.py and infra", ("scripts", "workflows", *LAMBDA), ("aws_cdk", "constructs", "jsii")),

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,9 @@ from app import build
 from infra.settings import settings_for
 from infra.stacks.workflows import Definition
 from shared.manifest import Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TRIGGERS = (
     Trigger("webhook", "erp", "acme", "${ trigger.body }", {"scheme": "standard-webhooks", "secret": "erp_webhook"}),
@@ -120,3 +123,9 @@ def nagged(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Synthesised:
     url = "http://127.0.0.1:4566/_aws/execute-api/{api}"
     return synthesise("local", tmp_path_factory.mktemp("local"), public_url=url, models_url="http://127.0.0.1:8")
+
+
+@pytest.fixture
+def app_of(tmp_path: Path) -> Callable[..., Synthesised]:
+    """Return what synthesises an environment with other values in its context."""
+    return lambda name, **context: synthesise(name, tmp_path, **context)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Synthesised
 
 READ = {"dynamodb:BatchGetItem", "dynamodb:Query"}
@@ -200,6 +202,24 @@ def merged(*parts: dict[str, set[str]]) -> dict[str, set[str]]:
 @pytest.mark.parametrize("role", EXPECTED)
 def test_a_function_may_do_exactly_this(prod: Synthesised, role: str):
     assert permissions(prod, role) == merged(OWN, TRACES, EXPECTED[role])
+
+
+def test_tools_may_touch_exactly_what_the_deployment_names(app_of: Callable[..., Synthesised], prod: Synthesised):
+    grants = {
+        "s3.get": ["arn:aws:s3:::docs/in/*", "arn:aws:s3:::docs"],
+        "sql.query": ["arn:aws:rds:eu-west-1:123456789012:cluster:shop"],
+        "sqs.send": ["arn:aws:sqs:eu-west-1:123456789012:work", "arn:aws:kms:eu-west-1:123456789012:key/k"],
+    }
+    given = app_of("prod", tool_grants=grants)
+    before, after = permissions(prod, "Step"), permissions(given, "Step")
+    assert {resource: actions for resource, actions in after.items() if resource not in before} == {
+        "arn:aws:s3:::docs/in/*": {"s3:GetObject", "s3:GetObjectVersion"},
+        "arn:aws:s3:::docs": {"s3:ListBucket"},
+        "arn:aws:rds:eu-west-1:123456789012:cluster:shop": {"rds-data:ExecuteStatement"},
+        "arn:aws:sqs:eu-west-1:123456789012:work": {"sqs:SendMessage"},
+        "arn:aws:kms:eu-west-1:123456789012:key/k": {"kms:Decrypt", "kms:GenerateDataKey"},
+    }
+    assert all(permissions(given, role) == permissions(prod, role) for role in EXPECTED if role != "Step")
 
 
 def test_local_functions_may_do_no_more(local: Synthesised):

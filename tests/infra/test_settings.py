@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from infra.settings import ENVIRONMENTS, UnknownEnvironmentError, settings_for
@@ -51,3 +53,40 @@ def test_environments_of_one_account_never_match_each_others_machines():
 
 def test_the_command_line_knows_the_environments_without_importing_them():
     assert environments() == sorted(ENVIRONMENTS)
+
+
+GRANTS = {
+    "s3.get": ["arn:aws:s3:::docs/in/*", "arn:aws:s3:::docs"],
+    "email.send": ["arn:aws:ses:eu-west-1:1:identity/x"],
+}
+
+
+def test_what_tools_may_touch_and_whom_they_may_ask_is_named():
+    servers = {"crm": {"url": "https://crm.example/mcp", "secret": "crm_token"}}
+    settings = settings_for("prod", {"tool_grants": json.dumps(GRANTS), "mcp_servers": json.dumps(servers)})
+    assert settings.tool_grants == {tool: tuple(arns) for tool, arns in GRANTS.items()}
+    assert settings.tool_variables == {
+        "MCP_SERVERS": json.dumps(servers, sort_keys=True),
+        "EMAIL_SENDER": settings.sender,
+    }
+    assert settings_for("prod", {}).tool_variables == {}
+
+
+@pytest.mark.parametrize(
+    ("grants", "message"),
+    [
+        ({"s3.take": ["arn:aws:s3:::docs/*"]}, "no built-in tool 's3.take' needs a grant"),
+        ({"s3.get": ["*"]}, "no ARN of one resource of s3"),
+        ({"s3.get": ["arn:aws:s3:::*"]}, "no ARN of one resource of s3"),
+        ({"sqs.send": ["arn:aws:sqs:*:*:*"]}, "no ARN of one resource of sqs"),
+        ({"sqs.send": ["arn:aws:sns:eu-west-1:123456789012:x"]}, "no ARN of one resource of sqs"),
+    ],
+)
+def test_a_grant_of_everything_is_none(grants: dict[str, list[str]], message: str):
+    with pytest.raises(ValueError, match=message):
+        settings_for("prod", {"tool_grants": grants})
+
+
+def test_a_server_has_a_url():
+    with pytest.raises(ValueError, match="context mcp_servers"):
+        settings_for("prod", {"mcp_servers": {"crm": {"uri": "https://x"}}})

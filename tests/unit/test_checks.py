@@ -117,6 +117,18 @@ def test_the_input_is_an_object():
     ]
 
 
+def test_an_mcp_server_is_one_that_the_deployment_names():
+    steps = ["a: {type: tool, tool: mcp.call, risk: read, with: {server: crn, tool: find}}"]
+    steps += ["b: {type: agent, model: claude-haiku-4-5, prompt: p, tools: [{mcp: erp, tool: t, risk: read}]}"]
+    loaded = load_text(
+        HEAD.replace("steps: 10", "steps: 100") + "".join(f"  {one}\n" for one in steps), "demo.yaml", None
+    )
+    found = check(loaded, TOOLS, MODELS, OTHERS, frozenset({"crm"}))
+    assert [(one.rule, one.line) for one in found] == [("mcp_server", 5), ("mcp_server", 6)]
+    assert "Did you mean `crm`?" in found[0].remedy
+    assert check(loaded, TOOLS, MODELS, OTHERS) == ()
+
+
 @pytest.mark.parametrize("steps", GOOD)
 def test_good_definitions_have_no_findings(steps):
     assert findings(*steps.splitlines()) == ()

@@ -40,7 +40,7 @@ def agent_tools(context: Context) -> Iterator[Told]:
             told = f"{len(place.step.tools)} tools are more than the {MOST_TOOLS} that an agent may have"
             yield (*place.at, "tools"), told, "Divide the work among several agents."
     for path, tool, before in _offers(context):
-        if tool.tool in before:
+        if tool.name in before:
             yield (*path, "tool"), f"`{tool.tool}` is offered twice", "Remove one of them."
 
 
@@ -65,6 +65,8 @@ def agent_probe(context: Context) -> Iterator[Told]:
     """What a probe finds stands in for the result of the call it looks for."""
     for path, tool, _ in _offers(context):
         wanted, probe = context.outputs.returns(tool.tool), tool.reconcile
+        if tool.mcp:
+            continue  # nobody knows what a server's tool returns
         given = context.outputs.returns(probe.tool) if probe else None
         for told in misfits(given, wanted) if given is not None and wanted is not None else ():
             remedy = f"What the probe finds becomes the result of `{tool.tool}`: return the same fields."
@@ -74,6 +76,6 @@ def agent_probe(context: Context) -> Iterator[Told]:
 def _offers(context: Context) -> Iterator[tuple[Path, AgentTool, frozenset[str]]]:
     """Yield every tool of every agent with its path in the file, and the names of those before it."""
     for place in context.steps(Agent):
-        names = [tool.tool for tool in place.step.tools]
+        names = [tool.name for tool in place.step.tools]
         for index, tool in enumerate(place.step.tools):
             yield (*place.at, "tools", index), tool, frozenset(names[:index])

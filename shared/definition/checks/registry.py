@@ -31,13 +31,14 @@ Told = tuple["Path", str, str]
 class Context:
     """What rules look at. ``tools`` and ``models`` are those that steps may name, ``workflows`` the other workflows.
 
-    None in ``workflows`` means that they are not known.
+    None in ``workflows``, or in ``servers`` (of MCP), means that they are not known.
     """
 
     loaded: Loaded
     tools: Mapping[str, Tool]
     models: frozenset[str]
     workflows: Mapping[str, Neighbour] | None = None
+    servers: frozenset[str] | None = None
 
     @property
     def workflow(self) -> Workflow:

@@ -20,19 +20,12 @@ if TYPE_CHECKING:
     from shared.definition.scopes import Place
     from shared.definition.yaml_tree import Path
 
-_LATER = frozenset(
-    {"http.request", "s3.get", "s3.put", "dynamodb.query", "sql.query", "sqs.send", "sns.publish", "events.put"}
-    | {"email.send", "slack.post", "lambda.invoke", "mcp.call"}
-)
-
 
 @rule("unknown_tool")
 def unknown_tool(context: Context) -> Iterator[Told]:
     """Every tool exists."""
     for path, name in _names(context):
-        if name in _LATER:
-            yield (*path, "tool"), f"the built-in tool `{name}` is not available yet", "Write a tool of your own."
-        elif name not in context.tools:
+        if name not in context.tools:
             remedy = nearest(name, context.tools) or f"Tools: {listed(sorted(context.tools))}."
             yield (*path, "tool"), f"there is no tool `{name}`", remedy
 
@@ -51,7 +44,7 @@ def tool_signature(context: Context) -> Iterator[Told]:
 @rule("tool_arguments")
 def tool_arguments(context: Context) -> Iterator[Told]:
     """Arguments are those of the tool, complete and of the right types."""
-    for place, path, name, arguments in _calls(context):
+    for place, path, name, arguments in calls(context):
         schema = parameters_of(context.tools.get(name))
         if schema is None:
             continue
@@ -100,11 +93,12 @@ def fallback_output(context: Context) -> Iterator[Told]:
 def _names(context: Context) -> Iterator[tuple[Path, str]]:
     """Yield every tool that is named: called by a step, or offered to an agent's model."""
     for place in context.steps(Agent):
-        yield from (((*place.at, "tools", index), tool.tool) for index, tool in enumerate(place.step.tools))
-    yield from ((path, name) for _, path, name, _ in _calls(context))
+        own = ((index, tool) for index, tool in enumerate(place.step.tools) if not tool.mcp)
+        yield from (((*place.at, "tools", index), tool.tool) for index, tool in own)
+    yield from ((path, name) for _, path, name, _ in calls(context))
 
 
-def _calls(context: Context) -> Iterator[tuple[Place[AnyStep], Path, str, Mapping[str, Any]]]:
+def calls(context: Context) -> Iterator[tuple[Place[AnyStep], Path, str, Mapping[str, Any]]]:
     """Yield every use of a tool: the step, the path of the mapping that names the tool, the tool, its arguments."""
     for place in context.steps(ToolStep):
         yield general(place), place.at, place.step.tool, place.step.arguments
