@@ -116,6 +116,7 @@ def test_a_killed_process_takes_its_timers_up_again_and_the_terminal_tells(tmp_p
     gate = shell.run(run)["gates"][0]
     assert (gate["tier"], gate["roles"], gate["next_tier"]) == (2, ["finance", "finance_lead"], None)
     assert "(tier 2)" in shell.words("approvals", "list", "--in-process")
+    assert "2: it was escalated" in shell.words("approvals", "show", run)
     assert shell("approvals", "approve", run, "--as", "lena")["tier"] == 2
 
 
