@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from shared.errors import TransientFailure
 from shared.runtime.announcing import look
 from shared.runtime.scopes import scope_of
 from shared.runtime.tiers import due
@@ -14,8 +16,11 @@ if TYPE_CHECKING:
     from shared.inprocess.live import Live, Walk
     from shared.ledger.records import Gate
 
+LOG = logging.getLogger("signalbox")
 TURN = "turn:"
 """What the names of these timers begin with; the gate's path follows."""
+AGAIN = 1_000
+"""Milliseconds after which a gate is looked at again that could not be."""
 
 
 class Tiers:
@@ -43,7 +48,11 @@ class Tiers:
         places = self._engine.places
         if run not in places.runs():
             return
-        self._again(run, path, look(self._engine.handlers.gates, places.journal(run), path))
+        try:
+            self._again(run, path, look(self._engine.handlers.gates, places.journal(run), path))
+        except TransientFailure:
+            LOG.warning("gate %s of run %s is looked at again: the store is busy", path, run, exc_info=True)
+            self._engine.timer(run, f"{TURN}{path}", self._engine.now() + AGAIN)
         places.leave(run)
 
     def _again(self, run: str, path: str, gate: Gate | None) -> None:

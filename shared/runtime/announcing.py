@@ -100,7 +100,7 @@ def announce(host: GateHost, journal: Journal, gate: Gate) -> None:
         if known and address in people and address not in (*known.mailed, *known.to_ask):
             known, failed = _mail(host, journal, seen.run, known, people[address])
             failures += failed
-    if failures and len(failures) == len(gate.recipients):
+    if failures and len(failures) == len(set(gate.recipients) - set(gate.to_ask)):
         raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
 
 
@@ -130,7 +130,7 @@ def tell(host: GateHost, journal: Journal, path: str) -> None:
         if address in people:
             gate, failed = _mail(host, journal, seen.run, gate, people[address])
             failures += failed
-    if gate and untold(gate):
+    if gate and gate.telling:
         journal.transact(journal.read([gate.sk]), lambda again: _given_back(again, path, host.clock.now()))
     if failures and len(failures) == len(tried):
         raise TransientFailure(f"Nobody could be told about gate {path}: {failures[0]}")
@@ -155,9 +155,11 @@ def _claim(host: GateHost, journal: Journal, path: str, people: Mapping[str, Per
 
 
 def _given_back(seen: Snapshot, path: str, now: int) -> Change[None]:
-    """Let others write the letters that could not be sent."""
+    """Give the claim back, so that others may write the letters that could not be sent."""
     gate = seen.gate(path)
-    return Change(None, (replace(gate, telling=now),)) if gate and untold(gate) and gate.telling > now else Change(None)
+    if gate is None or gate.telling <= now:
+        return Change(None)
+    return Change(None, (replace(gate, telling=now if untold(gate) else 0),))
 
 
 def look(host: GateHost, journal: Journal, path: str) -> Gate | None:

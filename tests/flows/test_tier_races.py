@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from invariants import check
 from machine import FINANCE, UNWIND
@@ -21,8 +23,9 @@ from patience import (
 )
 
 from shared.errors import PermanentFailure, TransientFailure
-from shared.runtime.announcing import ask_again, look
+from shared.runtime.announcing import announce, ask_again, look
 from shared.runtime.ending import request
+from shared.runtime.journal import Change
 from shared.runtime.mending import mend
 from shared.runtime.tiers import CLAIM, PATIENCE
 
@@ -151,6 +154,24 @@ def test_mail_that_is_down_is_tried_again_and_an_address_that_is_refused_is_not(
     assert sweep(w) == []
     assert letters(w) == ASKED
     assert len(told(w, "gate_mail_failed")) == 4
+
+
+def test_mail_that_is_down_from_the_opening_on_reaches_everybody_of_every_tier_in_the_end():
+    w, _ = asking()
+    gate = w.records.gate("g")
+    w.journal.transact(w.records, lambda seen: Change(None, (replace(seen.gate("g"), mailed=()),)))
+    w.mail.messages.clear()
+    w.clock.sleep(9 * HOUR)
+    mend(w.steps, w.tenant, w.run, UNWIND, w.bus)
+    w.mail.failure = TransientFailure("down")
+    with pytest.raises(TransientFailure):
+        announce(w.gates, w.journal, w.records.gate("g"))
+    w.mail.failure = None
+    announce(w.gates, w.journal, w.records.gate("g"))
+    assert letters(w) == ASKED
+    assert sweep(w) == [("letters_unsent", "announced")]
+    assert letters(w) == ASKED + LEAD
+    assert w.records.gate("g").expires == gate.expires
 
 
 def test_who_is_no_approver_any_more_gets_no_letter_and_keeps_nobody_waiting():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bodies import loop, manifest, tool
+from bodies import each, loop, manifest, tool
 from invariants import check
 from machine import FINANCE, LEADS, UNWIND, World
 from patience import (
@@ -23,15 +23,19 @@ from patience import (
     says,
     told,
 )
+from town import Town
 
 from shared.compiler import compile_manifest
 from shared.errors import Conflict, Forbidden
 from shared.ledger.attributes import encode_item
 from shared.manifest import StepPlan
+from shared.runtime.announcing import ask_again
 from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run
+from shared.runtime.sweep import Bounds, SweepHost
+from shared.runtime.sweep import sweep as sweep_round
 from shared.runtime.task import Task
 from shared.runtime.tiers import due
 from shared.settings import Person
@@ -250,3 +254,31 @@ def test_who_may_not_decide_any_more_is_told_so_in_words():
     says(w, FATIMA, "rejected")
     with pytest.raises(Conflict):
         says(w, LENA)
+
+
+def test_gates_in_the_items_of_parts_are_found_by_a_round_of_the_sweeper():
+    spec = {"approves": None, "approvers": ["finance"], "on_expiry": "reject", "subject": "Go?", **TIERS}
+    gate = StepPlan("g", "human_gate", (), timeout=24.0 * HOUR, on_error="fail", spec=spec)
+    town = Town(each(gate, over=[0, 1, 2, 3], on_failure="collect_all"), room=120)
+    town.start()
+    world = town.w
+    assert len(town.parts()) > 1
+    ports = {name: getattr(world.steps, name) for name in ("store", "blobs", "clock", "engine", "definitions")}
+    stores = {"tenants": world.store, "catalogue": world.store}
+    host = SweepHost(**ports, **stores, machines=None, unwind_machine=UNWIND, events=world.bus)
+    world.clock.sleep(9 * HOUR)
+    waiting = [below for below in town.worlds() for one in below.records.gates() if one.status == "open"]
+    assert len(waiting) == 4
+    assert not any(below.run == world.run for below in waiting)
+    for _ in range(2):  # what the stream would have announced, the second round finds
+        sweep_round(host, [world.tenant], None, Bounds(world.clock.now() + 10**9))
+    for one in world.bus.announced:
+        ask_again(world.gates, one.detail)
+    assert letters(world)[8:] == 4 * LEAD
+    for below in {below.run: below for below in waiting}.values():
+        for one in below.records.gates():
+            assert (one.tier, one.roles) == (2, ("finance", "finance_lead"))
+            decide_gate(world.steps, below.journal, one.path, Word("approved", LENA))
+    town.go()
+    assert world.head.state == "completed"
+    town.check()

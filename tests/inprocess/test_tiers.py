@@ -7,6 +7,7 @@ from house import FINANCE, House
 from shell import Shell
 
 from shared.compiler import compile_manifest
+from shared.errors import TransientFailure
 from shared.inprocess.handlers import UNWIND
 from shared.manifest import Edge, StepPlan
 from shared.runtime.gates import Word, decide_gate
@@ -116,6 +117,7 @@ def test_a_killed_process_takes_its_timers_up_again_and_the_terminal_tells(tmp_p
     gate = shell.run(run)["gates"][0]
     assert (gate["tier"], gate["roles"], gate["next_tier"]) == (2, ["finance", "finance_lead"], None)
     assert "(tier 2)" in shell.words("approvals", "list", "--in-process")
+    assert "2: it was escalated" in shell.words("approvals", "show", run)
     assert shell("approvals", "approve", run, "--as", "lena")["tier"] == 2
 
 
@@ -147,3 +149,18 @@ def test_a_call_that_is_asked_for_once_more_is_reminded_of_as_well():
     assert turns(house)[before:] == ["gate_reminded", "gate_escalated"]
     decide_gate(house.steps, house.journal, "g", Word("approved", FINANCE[0].email))
     assert house.go(1).head.ended == "completed"
+
+
+def test_a_gate_that_could_not_be_looked_at_is_looked_at_again_and_other_runs_go_on():
+    house = asking().start({}, patience=1)
+    house.clock.sleep(5 * HOUR)
+    busy = [1, 2]
+
+    def refuses(_):
+        if busy:
+            busy.pop()
+            raise TransientFailure("busy")
+
+    house.store.before_commit = refuses
+    house.go(10)
+    assert (busy, turns(house), house.engine.failure) == ([], ["gate_reminded"], None)

@@ -21,6 +21,7 @@ from shared.definition.models import (
     Route,
     Router,
     SubWorkflow,
+    Tier,
     ToolStep,
     Transform,
     Wait,
@@ -273,7 +274,7 @@ def test_the_examples_of_the_reference_have_no_findings():
 
 def test_the_reference_names_every_field():
     page = (WORKFLOWS / "README.md").read_text()
-    calls = (Agent, ToolStep, Transform, Router, Route, Gate, Retry, Reconcile, Budget)
+    calls = (Agent, ToolStep, Transform, Router, Route, Gate, Tier, Retry, Reconcile, Budget)
     kinds = (Workflow, AgentTool, ContextPolicy, *calls, SubWorkflow, Map, Loop, Wait, EventWait)
     for kind in kinds:
         for name, field in kind.model_fields.items():

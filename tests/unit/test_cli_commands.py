@@ -19,6 +19,7 @@ from scripts.commands.output import Refused
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 OTHER = RUN.replace("V", "W")
+TIERS = {"tier": 1, "reminded_at": None, "next_tier": {"at": "2026-01-01T08:00:00.000Z", "roles": ["finance_lead"]}}
 GATE = {
     "id": f"{RUN}.0123456789abcdef",
     "run": RUN,
@@ -32,6 +33,7 @@ GATE = {
     "digest": "d1",
     "show": None,
     "roles": ["finance"],
+    **TIERS,
     "quorum": 2,
     "approved_by": [{"by": "[b]eve", "at": "2026-01-01T00:00:00.000Z", "note": ""}],
     "edit": {"type": "object", "properties": {"amount": {"type": "number"}}},
@@ -313,11 +315,11 @@ def test_an_edit_without_changes_is_refused(cli, given):
     assert cli("approvals", "edit", RUN, *given).exit_code == 2
 
 
-def test_how_many_have_approved_is_shown(cli):
+def test_how_many_have_approved_and_who_may_later_is_shown(cli):
     assert "1 of 2" in cli("approvals", "list").stdout
     shown = cli("approvals", "show", RUN).stdout
-    assert "1 of 2 approvals: [b]eve" in shown
-    assert "may change" in shown
+    for told in ("1 of 2 approvals: [b]eve", "may change", "to finance_lead at 2026-01-01T08:00:00.000Z"):
+        assert told in shown
 
 
 def test_resume_finds_the_only_paused_step_and_raises_limits(cli, api):
