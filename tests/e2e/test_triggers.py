@@ -56,7 +56,7 @@ def test_a_signed_webhook_starts_one_run_however_often_it_comes(deployed, secret
     first, again, other_key = send(deployed, body), send(deployed, body), send(deployed, body, key=OLD)
     assert (first.status, again.status, other_key.status) == (201, 200, 200), first.text
     assert first.json["run"] == again.json["run"] == other_key.json["run"]
-    run = deployed.reaches(first.json["run"], "completed")
+    run = deployed.run(first.json["run"])
     assert (run["trigger"], run["trigger_name"], run["occurrence"], run["initiator"]) == (
         *("webhook", "erp", "msg_1"),
         "webhook:erp",
@@ -110,5 +110,5 @@ def test_an_event_on_the_default_bus_starts_a_run(deployed):
     detail = {"document": document(deployed)}
     entry = {"Source": "app.uploads", "DetailType": "Document Uploaded", "Detail": json.dumps(detail)}
     (sent,) = client(deployed, "events").put_events(Entries=[entry])["Entries"]
-    run = deployed.reaches(run_of(deployed, "uploaded", sent["EventId"]), "completed")
+    run = deployed.run(run_of(deployed, "uploaded", sent["EventId"]))
     assert run["input"] == detail

@@ -51,7 +51,10 @@ def manifest(text=TEXT) -> Manifest:
 MANIFEST = manifest()
 
 
-def host(known=MANIFEST) -> TriggerHost:
+def host(known=MANIFEST, *tenants) -> TriggerHost:
+    made = MemoryStore()
+    for tenant in tenants or ("acme",):
+        made.commit(missing(made, tenant))
     return TriggerHost(
         store=MemoryStore(),
         blobs=MemoryBlobs(),
@@ -59,7 +62,7 @@ def host(known=MANIFEST) -> TriggerHost:
         engine=FakeEngine(),
         definitions=FixedDefinitions(known),
         environment="prod",
-        tenants=MemoryStore(),
+        tenants=made,
         dead_letters=LetterBox(),
         events=Bulletin(),
     )
@@ -197,9 +200,14 @@ def test_a_workflow_that_is_gone_starts_nothing():
     assert made.dead_letters.letters[0][1]["reason"].startswith("unknown_workflow: ")
 
 
+def test_a_tenant_that_nobody_has_set_up_gets_no_runs():
+    made = host(MANIFEST, "other")
+    with pytest.raises(NotFound, match="no tenant acme"):
+        fire(made, of_event("in-take", "uploaded", {**EVENT, "detail": {"doc": "x"}}))
+
+
 def test_a_message_that_names_its_tenant_starts_that_ones_run():
     made = host()
-    made.tenants.commit(missing(made.tenants, "acme"))
     record = message({"doc": "x"}, "by_tenant", MessageGroupId="acme")
     assert facts(made, take(made, queued("prod", record), record), "acme").trigger_name == "by_tenant"
 
