@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from scripts.commands.output import ROOT, Progress, Refused
 from scripts.commands.target import CREDENTIALS, FOLDER, credentials, save_credentials
@@ -80,7 +81,10 @@ def _context(running: "LocalCloud", *, live: bool) -> dict[str, str]:
     context = {
         "env": "local",
         "public_url": running.api_url("{api}"),
-        "tool_settings": json.dumps({"ERP_URL": running.erp.url}),
+        # The stand-in is a host like any other that a deployment allows: built-in tools may reach it too.
+        "tool_settings": json.dumps(
+            {"ERP_URL": running.erp.url, "HTTP_ALLOWED_HOSTS": urlsplit(running.erp.url).netloc}
+        ),
     }
     return context if live else context | {"models_url": running.rehearsal.url}
 
