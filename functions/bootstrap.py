@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.approvals.host import ApprovalsHost
     from shared.ports import Secrets, Store
     from shared.publishing.rules import Publisher
-    from shared.runtime.announcing import GateHost
+    from shared.runtime.mailing import GateHost
     from shared.runtime.projection import ProjectHost
     from shared.runtime.sweep import SweepHost
     from shared.settings import Environment
@@ -136,7 +136,7 @@ def gate_host() -> GateHost:
     """Return the host of ``gate``, with mail and the people who decide."""
     from shared.approvals.letters import LetterWriter  # noqa: PLC0415 - only this function writes letters
     from shared.approvals.ses import SesMail  # noqa: PLC0415
-    from shared.runtime.announcing import GateHost  # noqa: PLC0415
+    from shared.runtime.mailing import GateHost  # noqa: PLC0415
 
     environment = settings.GateEnvironment.read(os.environ)
     mail = SesMail(cast("Any", boto3).client("sesv2", config=_ONCE), environment.sender)

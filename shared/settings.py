@@ -15,6 +15,9 @@ from shared.errors import SignalboxError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+GATE_SECONDS = 60
+"""How long the function that asks people runs at most; so long, and no longer, one process alone writes letters."""
+
 Secret = str
 """The ARN of a secret, never its value."""
 

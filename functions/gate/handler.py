@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from functions import bootstrap
 from shared.observability import about, logger
-from shared.runtime.announcing import ask_again
 from shared.runtime.gates import run_gate
+from shared.runtime.mailing import ask_again
 from shared.runtime.task import LambdaContext, parse_task
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from infra.constructs.machine import machine
 from infra.grants import Grants
 from shared import compiler
 from shared.settings import (
+    GATE_SECONDS,
     Attesting,
     ControlEnvironment,
     FinaliseEnvironment,
@@ -150,7 +151,7 @@ class EngineStack(Stack):
             "sender": settings.sender,
             "approvers": settings.approvers,
         }
-        gate = self._function("gate", GateEnvironment, "asks people for decisions", 60, **own)
+        gate = self._function("gate", GateEnvironment, "asks people for decisions", GATE_SECONDS, **own)
         self.grants.write(gate, data.runs).read(gate, data.definitions).write_blobs(gate, data.blobs)
         self.grants.read_secret(gate, data.link_secret).name_secrets(gate).answer_tasks(gate)
         self._asked_again_rule().add_target(targets.LambdaFunction(gate.function, dead_letter_queue=self.dead_letters))

@@ -25,7 +25,7 @@ LINK_LIFE = 30 * 24 * 3600 * 1000
 _ADDRESS = re.compile(r"[^\s@<>,;\"]+@[^\s@<>,;\"]+", re.ASCII)
 _HEADERS = {"Auto-Submitted": "auto-generated"}
 _LONGEST = 4000
-_SUBJECTS: dict[Why, str] = {
+_HEADLINES: dict[Why, str] = {
     "asked": "Decision needed",
     "reminder": "Reminder, decision still needed",
     "escalation": "Escalated to you, decision needed",
@@ -44,10 +44,15 @@ class LetterWriter:
         if _ADDRESS.fullmatch(person.email) is None:
             raise PermanentFailure(f"{person.email!r} is no mail address. Correct it among the approvers.")
         reason = why(gate, person.email)
-        facts = {**self._facts(gate, run, person, shown), "why": reason, "opened": moment(gate.opened)}
+        facts = {
+            **self._facts(gate, run, person, shown),
+            "why": reason,
+            "headline": _HEADLINES[reason],
+            "opened": moment(gate.opened),
+        }
         return Message(
             to=person.email,
-            subject=one_line(f"{_SUBJECTS[reason]}: {gate.subject}", 160),
+            subject=one_line(f"{_HEADLINES[reason]}: {gate.subject}", 160),
             text=templates().get_template("letter.txt").render(facts),
             html=templates().get_template("letter.html").render(facts),
             headers=_HEADERS,

@@ -100,8 +100,8 @@ def _facts(visit: Visit, form: Form | None, faults: Mapping[str, str]) -> dict[s
 
 
 def _next_tier(visit: Visit) -> dict[str, Any] | None:
-    tier, begins = tiers.following(visit.gate), tiers.begins(visit.gate)
-    return {"at": moment(begins), "roles": tier["roles"]} if tier and begins and not visit.over else None
+    found = None if visit.over else tiers.next_tier(visit.gate)
+    return {"at": moment(found[0]), "roles": found[1]} if found else None
 
 
 def _approvals(visit: Visit) -> dict[str, Any]:

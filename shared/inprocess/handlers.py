@@ -12,8 +12,8 @@ from shared.runtime.steps import run_step
 
 if TYPE_CHECKING:
     from shared.manifest import StepPlan
-    from shared.runtime.announcing import GateHost
     from shared.runtime.host import StepHost
+    from shared.runtime.mailing import GateHost
     from shared.runtime.task import Task
 
 UNWIND = "unwind"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shared.errors import StoreConflict
 from shared.inprocess.tick import TickStore
 from shared.ports import Models, Tools
-from shared.runtime.announcing import GateHost
 from shared.runtime.host import Host, StepHost
 from shared.runtime.journal import Change, Journal, Snapshot
+from shared.runtime.mailing import GateHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shared.errors import TransientFailure
-from shared.runtime.announcing import look
+from shared.runtime.mailing import look
 from shared.runtime.scopes import scope_of
 from shared.runtime.tiers import due
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shared.ledger.records import Gate
 
 LOG = logging.getLogger("signalbox")
-TURN = "turn:"
+TIER = "tier:"
 """What the names of these timers begin with; the gate's path follows."""
 AGAIN = 1_000
 """Milliseconds after which a gate is looked at again that could not be."""
@@ -41,7 +41,7 @@ class Tiers:
 
     def ring(self, run: str, name: str) -> None:
         """Look at a gate whose timer is over, on the hub's thread."""
-        self._engine.hub.put(partial(self._look, run, name.removeprefix(TURN)))
+        self._engine.hub.put(partial(self._look, run, name.removeprefix(TIER)))
 
     def _look(self, run: str, path: str) -> None:
         self._set.pop((run, path), None)
@@ -52,11 +52,11 @@ class Tiers:
             self._again(run, path, look(self._engine.handlers.gates, places.journal(run), path))
         except TransientFailure:
             LOG.warning("gate %s of run %s is looked at again: the store is busy", path, run, exc_info=True)
-            self._engine.timer(run, f"{TURN}{path}", self._engine.now() + AGAIN)
+            self._engine.timer(run, f"{TIER}{path}", self._engine.now() + AGAIN)
         places.leave(run)
 
     def _again(self, run: str, path: str, gate: Gate | None) -> None:
         moment = due(gate) if gate else None
         if moment is not None and self._set.get((run, path)) != moment:
             self._set[run, path] = moment
-            self._engine.timer(run, f"{TURN}{path}", moment)
+            self._engine.timer(run, f"{TIER}{path}", moment)

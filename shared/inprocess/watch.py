@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict
 from shared.inprocess.handlers import UNWIND
-from shared.inprocess.tiers import TURN
+from shared.inprocess.tiers import TIER
 from shared.interpreter import TaskFailed
 from shared.runtime.ending import request
 
@@ -61,7 +61,7 @@ class Watch:
         for run, name in self._engine.timers.due(now):
             if name == DEADLINE:
                 self._expire(run)
-            elif name.startswith(TURN):
+            elif name.startswith(TIER):
                 self._engine.tiers.ring(run, name)
             else:
                 self._due(run, name)

@@ -19,7 +19,7 @@ class Gate(Record):
     ``tiers`` are who may decide from when on (``shared.runtime.tiers``), without them ``roles`` alone; ``tier`` is the
     number of the one that began last, at ``since`` (ms); ``roles`` and ``recipients`` are of all that have begun. Each
     tier is reminded once, ``remind_after`` (ms) after it began: ``reminded`` says when. ``to_ask`` and ``to_remind``
-    are still to be written to; one process does, until ``telling`` (ms). ``silent`` = nobody is written to.
+    are still to be written to; one process does, until ``mailing_until`` (ms). ``silent`` = nobody is written to.
     """
 
     NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value, "edit": Value, "changes": Value}
@@ -59,7 +59,7 @@ class Gate(Record):
     reminded: int | None = None
     to_ask: tuple[str, ...] = ()
     to_remind: tuple[str, ...] = ()
-    telling: int = 0
+    mailing_until: int = 0
     silent: bool = False
     tenant_pending: str | None = None
 

@@ -10,12 +10,12 @@ from shared.errors import Conflict, Forbidden, NotFound, StepFailure, TransientF
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.redaction import redacted_text
 from shared.runtime import protocol
-from shared.runtime.announcing import announce, give_time, people_of
 from shared.runtime.denials import asks_again, decided_again, request_id
 from shared.runtime.edits import edit
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.mailing import give_time, mail_approvers, people_of
 from shared.runtime.parking import answered, send_word
 from shared.runtime.scopes import PAUSE, graph_at, scope_of
 from shared.runtime.secrets import rendered
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.manifest import Manifest, StepPlan
-    from shared.runtime.announcing import GateHost
     from shared.runtime.edits import Edit
+    from shared.runtime.mailing import GateHost
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
 
@@ -57,7 +57,7 @@ def run_gate(host: GateHost, task: Task) -> None:
         # Decided between two deliveries: the gate holds the token of the one before, and this one is waiting.
         answer(host, replace(gate, token=task.token))
     else:
-        announce(host, journal, gate)
+        mail_approvers(host, journal, gate)
         give_time(host, journal, gate, plan)
 
 

@@ -27,7 +27,7 @@ from shared.runtime.runs import bring_up, execute
 from shared.runtime.scopes import AWAIT, closed
 from shared.runtime.settle import over
 from shared.runtime.task import run_task
-from shared.runtime.tiers import due, is_forgotten, turn
+from shared.runtime.tiers import advance, due, is_forgotten
 from shared.runtime.unwinding import BATCH
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _gates(visit: Visit) -> Iterator[Finding]:
     for gate in seen.gates():
         moment = due(gate)
         if moment is not None and moment <= now:
-            done = visit.journal.transact(visit.journal.read([gate.sk]), partial(turn, path=gate.path, now=now))[0]
+            done = visit.journal.transact(visit.journal.read([gate.sk]), partial(advance, path=gate.path, now=now))[0]
             if done:
                 yield visit.found("gate_due", done, gate.path)
         elif visit.events and is_forgotten(gate, now) and now < gate.expires:

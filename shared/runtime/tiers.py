@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from shared.ledger.record import replace
 from shared.runtime.journal import Change, Note
 from shared.runtime.votes import same_person, voted
+from shared.settings import GATE_SECONDS
 
 if TYPE_CHECKING:
     from shared.ledger.records import Gate
     from shared.runtime.journal import Snapshot
 
 Tier = dict[str, Any]
-"""One tier: ``after`` how long from the gate's opening (ms) it begins, its ``roles``, and their ``people``."""
+"""One tier: ``after_ms`` how long from the gate's opening it begins, its ``roles``, and their ``people``."""
 Why = Literal["asked", "reminder", "escalation"]
 """Why somebody is written to."""
-DELIVERY = 60_000
+DELIVERY = GATE_SECONDS * 1000
 """Milliseconds that one delivery of a gate can last: its function ends then."""
 CLAIM = DELIVERY + 5_000
 """How long (ms) one process alone writes the letters of a gate; by then it has ended."""
@@ -32,7 +33,7 @@ def begun(gate: Gate, now: int) -> Gate:
     """Return the gate as it opens at ``now`` (ms): its first tier may decide, and nobody has been reminded."""
     first = gate.tiers[0] if gate.tiers else None
     own = {"roles": tuple(first["roles"]), "recipients": tuple(first["people"])} if first else {}
-    return replace(gate, opened=now, tier=1, since=now, reminded=None, to_ask=(), to_remind=(), telling=0, **own)
+    return replace(gate, opened=now, tier=1, since=now, reminded=None, to_ask=(), to_remind=(), mailing_until=0, **own)
 
 
 def following(gate: Gate) -> Tier | None:
@@ -43,7 +44,13 @@ def following(gate: Gate) -> Tier | None:
 def begins(gate: Gate) -> int | None:
     """Return when (ms) the next tier begins; None = it does not, or not before the gate expires."""
     tier = following(gate)
-    return _before_end(gate, gate.opened + int(tier["after"])) if tier else None
+    return _before_end(gate, gate.opened + int(tier["after_ms"])) if tier else None
+
+
+def next_tier(gate: Gate) -> tuple[int, tuple[str, ...]] | None:
+    """Return when (ms) an open gate's next tier begins, and which roles it adds; None = it has none."""
+    tier, start = following(gate), begins(gate)
+    return (start, tuple(tier["roles"])) if tier and start is not None else None
 
 
 def due(gate: Gate) -> int | None:
@@ -59,7 +66,7 @@ def _before_end(gate: Gate, moment: int) -> int | None:
     return moment if moment < gate.expires else None
 
 
-def turn(seen: Snapshot, path: str, now: int) -> Change[str]:
+def advance(seen: Snapshot, path: str, now: int) -> Change[str]:
     """Decide what time has made of a gate: ``escalated``, ``reminded``, or nothing ("").
 
     A tier that is over is not reminded any more. Tiers that are due together begin together.
@@ -122,7 +129,7 @@ def untold(gate: Gate) -> tuple[str, ...]:
 
 def claimed(gate: Gate, now: int) -> Gate | None:
     """Return the gate with its letters claimed by one process; None = another one writes them, or there are none."""
-    return replace(gate, telling=now + CLAIM) if untold(gate) and gate.telling <= now else None
+    return replace(gate, mailing_until=now + CLAIM) if untold(gate) and gate.mailing_until <= now else None
 
 
 def told(gate: Gate, address: str, *, asked: bool = True) -> Gate:
@@ -130,12 +137,12 @@ def told(gate: Gate, address: str, *, asked: bool = True) -> Gate:
     ask, remind = (tuple(one for one in some if one != address) for some in (gate.to_ask, gate.to_remind))
     mailed = (*gate.mailed, address) if asked and address not in gate.mailed else gate.mailed
     gate = replace(gate, to_ask=ask, to_remind=remind, mailed=mailed)
-    return gate if untold(gate) else replace(gate, telling=0)
+    return gate if untold(gate) else replace(gate, mailing_until=0)
 
 
 def is_forgotten(gate: Gate, now: int) -> bool:
     """Tell whether letters wait that nobody writes: whose process has died, or that nobody could send for a while."""
-    return bool(untold(gate)) and (gate.telling == 0 or now >= gate.telling + PATIENCE)
+    return bool(untold(gate)) and (gate.mailing_until == 0 or now >= gate.mailing_until + PATIENCE)
 
 
 def why(gate: Gate, address: str) -> Why:

@@ -279,8 +279,8 @@ def approval_view(gate: Gate, run: Run, load: Callable[[Value], Any]) -> View:
 
 def _next_tier(gate: Gate) -> View | None:
     """Return when an open gate's next tier begins, and which roles it adds."""
-    tier, begins = tiers.following(gate), tiers.begins(gate)
-    return {"at": iso(begins), "roles": list(tier["roles"])} if tier and begins is not None else None
+    found = tiers.next_tier(gate)
+    return {"at": iso(found[0]), "roles": list(found[1])} if found else None
 
 
 def would_refuse(event: Event) -> list[View]:

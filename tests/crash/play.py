@@ -23,12 +23,12 @@ from shared.errors import Conflict
 from shared.events.rules import announcement
 from shared.manifest import YEAR
 from shared.ports import Execution as Ended
-from shared.runtime.announcing import ask_again
 from shared.runtime.children import living
 from shared.runtime.ending import request
 from shared.runtime.finalise import finalise
 from shared.runtime.gates import decide_gate
 from shared.runtime.host import plan_of
+from shared.runtime.mailing import ask_again
 from shared.runtime.mending import Finding
 from shared.runtime.outbox import send
 from shared.runtime.parking import Order, Raise, resume_step
@@ -243,7 +243,7 @@ class Play:
         for detail in details:
             _ = any(self.safely(lambda detail=detail: ask_again(self.world.gates, detail)) for _ in range(3))
 
-    def turn(self, moment: int) -> None:
+    def let_come(self, moment: int) -> None:
         """Wait until ``moment`` (ms); then the sweeper goes round by its schedule, until it leaves nothing to do."""
         for _ in range(6):
             self.world.clock.sleep(max(moment - self.world.clock.now(), 0) / 1000)

@@ -272,7 +272,7 @@ def lead_approves(play: Play) -> None:
     """Nobody decides: those who were asked are reminded, the next tier begins, and its person approves."""
     gate = play.asks()
     for seconds in (TIERS["remind_after"], TIERS["escalate"][0]["after"]) if gate else ():
-        play.turn(gate.opened + int(seconds * 1000))
+        play.let_come(gate.opened + int(seconds * 1000))
     if play.asks():
         play.decide(Word("approved", LEADS[0].email))
 

@@ -11,11 +11,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from shared.runtime.announcing import GateHost
 from shared.runtime.breaker import Breakers
 from shared.runtime.gates import run_gate
 from shared.runtime.host import StepHost
 from shared.runtime.journal import Journal, Snapshot
+from shared.runtime.mailing import GateHost
 from shared.runtime.operations import control
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.steps import run_step

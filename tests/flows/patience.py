@@ -10,8 +10,8 @@ from machine import FINANCE, LEADS, UNWIND, World
 from shared.compiler import compile_manifest
 from shared.events.rules import announcement
 from shared.manifest import Edge, Limits, StepPlan
-from shared.runtime.announcing import ask_again
 from shared.runtime.gates import Word, decide_gate
+from shared.runtime.mailing import ask_again
 from shared.runtime.mending import mend
 from shared.testing import FakeModels, FakeTools
 

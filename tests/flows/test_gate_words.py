@@ -13,9 +13,9 @@ from shared.compiler import compile_manifest
 from shared.errors import Conflict, Forbidden, PermanentFailure, UnfitChanges
 from shared.ledger.attributes import encode_item
 from shared.manifest import Edge, Limits, StepPlan
-from shared.runtime.announcing import ask_again
 from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
+from shared.runtime.mailing import ask_again
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.task import Task

@@ -14,10 +14,10 @@ from test_doubt import word
 from shared.compiler import compile_manifest
 from shared.errors import Conflict, StepTimeout, TransientFailure
 from shared.manifest import Limits, Retry, StepPlan
-from shared.runtime.announcing import ask_again
 from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.journal import Change
+from shared.runtime.mailing import ask_again
 from shared.runtime.parking import Order
 from shared.testing import FakeModels, FakeTools
 

@@ -23,9 +23,9 @@ from patience import (
 )
 
 from shared.errors import PermanentFailure, TransientFailure
-from shared.runtime.announcing import announce, ask_again, look
 from shared.runtime.ending import request
 from shared.runtime.journal import Change
+from shared.runtime.mailing import ask_again, look, mail_approvers
 from shared.runtime.mending import mend
 from shared.runtime.tiers import CLAIM, PATIENCE
 
@@ -165,9 +165,9 @@ def test_mail_that_is_down_from_the_opening_on_reaches_everybody_of_every_tier_i
     mend(w.steps, w.tenant, w.run, UNWIND, w.bus)
     w.mail.failure = TransientFailure("down")
     with pytest.raises(TransientFailure):
-        announce(w.gates, w.journal, w.records.gate("g"))
+        mail_approvers(w.gates, w.journal, w.records.gate("g"))
     w.mail.failure = None
-    announce(w.gates, w.journal, w.records.gate("g"))
+    mail_approvers(w.gates, w.journal, w.records.gate("g"))
     assert letters(w) == ASKED
     assert sweep(w) == [("letters_unsent", "announced")]
     assert letters(w) == ASKED + LEAD

@@ -8,11 +8,11 @@ from typing import Any
 from shared.inprocess.engine import InProcess
 from shared.inprocess.handlers import UNWIND, Handlers
 from shared.ports import Message
-from shared.runtime.announcing import GateHost
 from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.host import StepHost
 from shared.runtime.journal import Journal
+from shared.runtime.mailing import GateHost
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.task import Task

@@ -19,9 +19,9 @@ from shared.engine.stepfunctions import StepFunctions
 from shared.ledger.dynamodb import DynamoStore
 from shared.manifest import Manifest
 from shared.ports import Key, Message
-from shared.runtime.announcing import GateHost
 from shared.runtime.gates import run_gate
 from shared.runtime.host import Definitions, Published, StepHost
+from shared.runtime.mailing import GateHost
 from shared.runtime.operations import control
 from shared.runtime.steps import run_step
 from shared.runtime.task import parse_task

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 
 from shared.approvals.changes import fields, read
-from shared.runtime.announcing import ask_again
+from shared.runtime.mailing import ask_again
 from tests.unit.page_client import FORM, send, status, text, visit
 from tests.unit.waiting_run import EDIT, FIONA, OMAR, TENANT, waiting
 

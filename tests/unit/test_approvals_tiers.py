@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from shared.approvals.letters import LetterWriter
-from shared.runtime.announcing import look
+from shared.runtime.mailing import look
 from tests.unit.api_client import ask, data, problem
 from tests.unit.page_client import send, text, visit
 from tests.unit.waiting_run import FIONA, INVOICE, KEY, LENA, OMAR, URL, waiting

@@ -14,11 +14,11 @@ from shared.errors import RequestRefused
 from shared.ids import sha256
 from shared.manifest import Edge, Limits, Manifest, StepPlan, Trigger
 from shared.ports import Key, ModelReply, ModelRequest, Usage, Write
-from shared.runtime.announcing import GateHost
 from shared.runtime.control import run_free
 from shared.runtime.gates import run_gate
 from shared.runtime.host import Host, Published, StepHost
 from shared.runtime.journal import Journal
+from shared.runtime.mailing import GateHost
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.steps import run_step
 from shared.runtime.sweep import SweepHost, of_tenant

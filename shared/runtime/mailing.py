@@ -10,7 +10,7 @@ from shared import values
 from shared.errors import PermanentFailure, StepFailure, StepTimeout, TransientFailure
 from shared.runtime.host import NO_SECRETS, Host
 from shared.runtime.journal import Change, Journal, Note, Snapshot
-from shared.runtime.tiers import DELIVERY, claimed, told, turn, untold, why
+from shared.runtime.tiers import DELIVERY, advance, claimed, told, untold, why
 from shared.runtime.votes import same_person
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def people_of(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[Tie
 def _tier(host: GateHost, given: Mapping[str, Any], excluded: str | None) -> Tier:
     people = {person.email for role in given["to"] for person in host.approvers.get(role, ())}
     people = sorted(email for email in people if not same_person(email, excluded))
-    return {"after": int(given["after"] * 1000), "roles": list(given["to"]), "people": people}
+    return {"after_ms": int(given["after"] * 1000), "roles": list(given["to"]), "people": people}
 
 
 def _check_quorum(host: GateHost, plan: StepPlan, tiers: tuple[Tier, ...]) -> None:
@@ -82,7 +82,7 @@ def _check_quorum(host: GateHost, plan: StepPlan, tiers: tuple[Tier, ...]) -> No
         )
 
 
-def announce(host: GateHost, journal: Journal, gate: Gate) -> None:
+def mail_approvers(host: GateHost, journal: Journal, gate: Gate) -> None:
     """Mail everybody who was not mailed yet, each recorded, so that a repeated delivery mails nobody twice.
 
     Whom a later tier or a change asks is left to ``tell``. Raises StepTimeout when the gate has expired,
@@ -130,7 +130,7 @@ def tell(host: GateHost, journal: Journal, path: str) -> None:
         if address in people:
             gate, failed = _mail(host, journal, seen.run, gate, people[address])
             failures += failed
-    if gate and gate.telling:
+    if gate and gate.mailing_until:
         journal.transact(journal.read([gate.sk]), lambda again: _given_back(again, path, host.clock.now()))
     if failures and len(failures) == len(tried):
         raise TransientFailure(f"Nobody could be told about gate {path}: {failures[0]}")
@@ -157,15 +157,15 @@ def _claim(host: GateHost, journal: Journal, path: str, people: Mapping[str, Per
 def _given_back(seen: Snapshot, path: str, now: int) -> Change[None]:
     """Give the claim back, so that others may write the letters that could not be sent."""
     gate = seen.gate(path)
-    if gate is None or gate.telling <= now:
+    if gate is None or gate.mailing_until <= now:
         return Change(None)
-    return Change(None, (replace(gate, telling=now if untold(gate) else 0),))
+    return Change(None, (replace(gate, mailing_until=now if untold(gate) else 0),))
 
 
 def look(host: GateHost, journal: Journal, path: str) -> Gate | None:
     """Do what time asks for at a gate: remind or escalate, and write the letters. Returns it as it is then."""
     now = host.clock.now()
-    journal.transact(journal.read([f"GATE#{path}"]), lambda seen: turn(seen, path, now))
+    journal.transact(journal.read([f"GATE#{path}"]), lambda seen: advance(seen, path, now))
     with suppress(TransientFailure):  # written down; they are tried again with whatever is due next
         tell(host, journal, path)
     return journal.read([f"GATE#{path}"]).gate(path)
