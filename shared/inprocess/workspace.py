@@ -17,7 +17,7 @@ from shared.inprocess.journal import AwayModels, AwayTools, LocalGateHost, Local
 from shared.inprocess.locks import RunLocks
 from shared.inprocess.tick import TickStore
 from shared.ledger.definitions import DefinitionTable
-from shared.ledger.keyfile import key_in
+from shared.ledger.keyfile import in_use, key_in
 from shared.ledger.keys import latest_key, version_key
 from shared.ledger.records import Head, Run, run_partition
 from shared.ledger.seal import Seal
@@ -47,7 +47,7 @@ class Workspace:
     """Everything that is kept in and beside the file ``path``. Make one a process and file."""
 
     def __init__(self, path: Path) -> None:
-        self.store = SqliteStore(path, _seal(path.with_name(f"{path.name}-key")))
+        self.store = _sealed_store(path)
         self.ticks = TickStore(self.store)
         self.blobs = FileBlobs(path.with_name(f"{path.name}-blobs"))
         self.locks = RunLocks(path.with_name(f"{path.name}-locks"))
@@ -176,12 +176,18 @@ class Workspace:
         return Head.from_item(self.store.read([key])[key])
 
 
-def _seal(path: Path) -> Seal:
-    """Return what seals outputs, by the key in this file. Raises StoreUnusable."""
+def _sealed_store(path: Path) -> SqliteStore:
+    """Return the store at ``path``, which seals by the key in the file beside it. Raises StoreUnusable."""
+    place = path.with_name(f"{path.name}-key")
     try:
-        return Seal.of(key_in(path))
+        key = key_in(place)
+        store = SqliteStore(path, Seal.of(key.text))
+        if key.is_new:
+            store.seal_all()
+            in_use(place, key)
     except (OSError, ValueError) as error:
-        raise StoreUnusable(f"{path} cannot be used as the key of runs: {error}.") from error
+        raise StoreUnusable(f"{place} cannot be used as the key of runs: {error}.") from error
+    return store
 
 
 class Anybody(Mapping[str, tuple[Person, ...]]):

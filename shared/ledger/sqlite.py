@@ -110,8 +110,6 @@ class SqliteStore(Store):
         except (OSError, sqlite3.Error) as error:
             raise StoreUnusable(f"{path} cannot be used to keep runs: {error}. Name another file.") from error
         self._version = self._data_version()
-        if seal and not self._is_sealed():
-            self._seal_all()
 
     def read(self, keys: Sequence[Key]) -> dict[Key, Item]:
         """Return the items that exist, those of one partition as of one moment; any number of keys."""
@@ -192,8 +190,8 @@ class SqliteStore(Store):
         for statement in _SCHEMA:
             self._writer.execute(statement)
 
-    def _seal_all(self) -> None:
-        """Seal what was written before there were keys; what is without a seal from now on was written past them."""
+    def seal_all(self) -> None:
+        """Seal what a file holds that has never had a key. From then on, what is without a seal was written past it."""
         with self.alone():
             if self._is_sealed():
                 return

@@ -66,7 +66,10 @@ def people_of(host: GateHost, plan: StepPlan, excluded: str | None) -> tuple[Tie
 
 
 def _tier(host: GateHost, given: Mapping[str, Any], excluded: str | None) -> Tier:
-    people = {person.email for role in given["to"] for person in host.approvers.get(role, ())}
+    # Nobody is two people for having an address in two spellings, perhaps in two roles: one of them stands for both.
+    spelling = {email.casefold(): email for email in sorted(_people(host))}
+    found = {person.email.casefold() for role in given["to"] for person in host.approvers.get(role, ())}
+    people = {spelling.get(email, email) for email in found}
     people = sorted(email for email in people if not same_person(email, excluded))
     return {"after_ms": int(given["after"] * 1000), "roles": list(given["to"]), "people": people}
 
@@ -94,14 +97,27 @@ def mail_approvers(host: GateHost, journal: Journal, gate: Gate) -> None:
         return
     seen = journal.read(["RUN", gate.sk])
     people = _people(host)
-    known, failures = gate, list[str]()
+    known, failures = gate, dict[str, str]()
     for address in gate.recipients:
         # As it is by now: another process may have written to some, and a person may have decided.
         if known and address in people and address not in (*known.mailed, *known.to_ask):
             known, failed = _mail(host, journal, seen.run, known, people[address])
-            failures += failed
+            if failed:
+                failures[address] = failed[0]
     if failures and len(failures) == len(set(gate.recipients) - set(gate.to_ask)):
-        raise TransientFailure(f"Nobody could be told about gate {gate.path}: {failures[0]}")
+        raise TransientFailure(f"Nobody could be told about gate {gate.path}: {next(iter(failures.values()))}")
+    if known and failures:
+        now = host.clock.now()
+        journal.transact(journal.read([gate.sk]), lambda again: _owed(again, gate.path, tuple(failures), now))
+
+
+def _owed(seen: Snapshot, path: str, addresses: tuple[str, ...], now: int) -> Change[None]:
+    """Leave the letters that could not be sent to whoever comes by later; the others have the gate already."""
+    gate = seen.gate(path)
+    if gate is None or gate.status != "open":
+        return Change(None)
+    still = tuple(one for one in addresses if one not in (*gate.mailed, *gate.to_ask))
+    return Change(None, (replace(gate, to_ask=(*gate.to_ask, *still), mailing_until=now),) if still else ())
 
 
 def _people(host: GateHost) -> dict[str, Person]:

@@ -9,6 +9,7 @@ from invariants import check
 from machine import FINANCE, UNWIND
 from patience import (
     ASKED,
+    BEN,
     FATIMA,
     HOUR,
     LEAD,
@@ -191,3 +192,24 @@ def test_nothing_is_reminded_or_escalated_once_the_run_ends_or_the_gate_has_expi
     w, _ = asking()
     assert passes(w, 25) == []
     assert letters(w) == ASKED
+
+
+def test_one_of_several_who_could_not_be_written_to_at_the_opening_is_later(monkeypatch):
+    w, _ = asking(remind_after=None, escalate=())
+    w.journal.transact(w.records, lambda seen: Change(None, (replace(seen.gate("g"), mailed=()),)))
+    w.mail.messages.clear()
+    send = w.mail.send
+
+    def busy(message):
+        if message.to == BEN:
+            raise TransientFailure("his mailbox is busy")
+        send(message)
+
+    monkeypatch.setattr(w.mail, "send", busy)
+    mail_approvers(w.gates, w.journal, w.records.gate("g"))
+    assert (letters(w), w.records.gate("g").to_ask) == ([(FATIMA, "asked")], (BEN,))
+    assert sweep(w) == [], "not at once"
+    monkeypatch.setattr(w.mail, "send", send)
+    w.clock.sleep(PATIENCE / 1000)
+    assert sweep(w) == [("letters_unsent", "announced")]
+    assert sorted(letters(w)) == ASKED

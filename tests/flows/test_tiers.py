@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from bodies import each, loop, manifest, tool
 from invariants import check
@@ -282,3 +284,13 @@ def test_gates_in_the_items_of_parts_are_found_by_a_round_of_the_sweeper():
     town.go()
     assert world.head.state == "completed"
     town.check()
+
+
+def test_an_address_in_two_spellings_is_one_person_in_every_tier():
+    fatima, ben = FINANCE
+    lead = replace(fatima, email=fatima.email.upper())
+    w, _ = asking(people={"finance": (fatima, ben), "finance_lead": (lead,)})
+    assert passes(w, 9) == [("gate_due", "escalated")]
+    gate = w.records.gate("g")
+    assert len({one.casefold() for one in gate.recipients}) == len(gate.recipients) == 2
+    assert len(letters(w)) == 2

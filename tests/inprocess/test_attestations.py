@@ -89,6 +89,23 @@ def test_what_a_file_held_before_it_had_a_key_is_taken_over(path, erp):
     assert approved(path, erp, run, "completed") == set()
 
 
+def test_without_the_key_a_file_cannot_be_passed_off_as_one_from_before(path, erp):
+    run = waiting(path, erp)
+    forge(path)
+    edited_version(path, 0)
+    assert approved(path, erp, run, "paused") == {"attestation_mismatch"}
+
+
+def test_a_process_that_died_while_it_sealed_what_was_there_is_followed_by_one_that_does(path, erp):
+    run = waiting(path, erp)
+    edited(path, "UPDATE items SET body = json_remove(body, '$.seal') WHERE sk LIKE 'STEP#%'")
+    edited_version(path, 0)
+    key = path.with_name("runs.db-key")
+    key.write_text(f"new {key.read_text()}")
+    assert approved(path, erp, run, "completed") == set()
+    assert not key.read_text().startswith("new")
+
+
 def edited_version(path, number):
     with sqlite3.connect(path) as file:
         file.execute(f"PRAGMA user_version = {number}")
@@ -101,7 +118,7 @@ def test_with_another_key_what_ran_before_is_foreign(path, erp):
     assert approved(path, erp, run, "paused") == {"attestation_mismatch"}
 
 
-@pytest.mark.parametrize("text", ["", "short"])
+@pytest.mark.parametrize("text", ["", "short", "{" * 64, "g" * 64, "ab" * 40])
 def test_a_key_that_is_none_is_refused_by_name(path, erp, text):
     path.with_name("runs.db-key").write_text(text)
     with pytest.raises(StoreUnusable, match=r"runs\.db-key.* holds no key"):
@@ -110,6 +127,6 @@ def test_a_key_that_is_none_is_refused_by_name(path, erp, text):
 
 def test_those_who_make_the_key_at_once_have_the_same(tmp_path):
     with ThreadPoolExecutor(16) as pool:
-        keys = set(pool.map(key_in, [tmp_path / "key"] * 64))
+        keys = set(pool.map(key_in, [tmp_path / "key"] * 64))  # the same, and marked as new
     assert len(keys) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["key"]

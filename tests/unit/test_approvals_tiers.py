@@ -49,7 +49,7 @@ def test_a_reminder_says_that_it_is_one():
         assert "nobody has decided yet" in body
         assert "It is open since 21 September 2026, 14:13 UTC" in body
         assert "escalated" not in body.casefold()
-    assert "Signalbox · reminder" in letter.html
+    assert "Signalbox · Reminder" in letter.html
 
 
 def test_an_escalation_says_that_it_is_one_and_that_the_others_still_may():
