@@ -93,9 +93,18 @@ def letters_wrong(play: Play, spare: int) -> str | None:
     for gate in gates if play.world.head.ended == "completed" else ():
         first, *later = (tier["people"] for tier in gate.tiers[: gate.tier])
         due = {*((one, "reminder") for one in first), *((one, "escalation") for more in later for one in more)}
-        if due - whys:
-            return f"not written to: {due - whys}"
+        missing = due - whys - {(one, "reminder") for one in asked_late(play)}
+        if missing:
+            return f"not written to: {missing}"
     return None
+
+
+def asked_late(play: Play) -> set[str]:
+    """Return who was asked only after the others had been reminded, since their first letter had failed."""
+    events = play.world.journal.events()
+    reminded = min((event.seq for event in events if event.type == "gate_reminded"), default=0)
+    late = (event for event in events if event.type == "gate_mailed" and event.seq > reminded)
+    return {str(event.data["to"]) for event in late if "why" not in event.data}
 
 
 def done(play: Play) -> int:
