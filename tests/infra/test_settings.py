@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from infra.grants import tool_actions
 from infra.settings import ENVIRONMENTS, UnknownEnvironmentError, settings_for
 from scripts.commands.deploy import environments
 from shared.settings import Person
@@ -70,6 +71,61 @@ def test_what_tools_may_touch_and_whom_they_may_ask_is_named():
         "EMAIL_SENDER": settings.sender,
     }
     assert settings_for("prod", {}).tool_variables == {}
+
+
+PLACE = "eu-west-1:123456789012"
+ALL_OF_A_KIND = [
+    ("s3.get", "s3:::*"),
+    ("s3.get", "s3:::*/in/x"),
+    ("s3.put", f"kms:{PLACE}:key/*"),
+    ("dynamodb.query", f"dynamodb:{PLACE}:table/*"),
+    ("dynamodb.query", f"dynamodb:{PLACE}:table/*/index/by_day"),
+    ("sql.query", f"rds:{PLACE}:cluster:*"),
+    ("sql.query", f"secretsmanager:{PLACE}:secret:*"),
+    ("sql.query", f"secretsmanager:{PLACE}:secret:*-??????"),
+    ("sql.query", f"secretsmanager:{PLACE}:secret:db/*"),
+    ("sqs.send", f"sqs:{PLACE}:*"),
+    ("sns.publish", f"sns:{PLACE}:**"),
+    ("events.put", f"events:{PLACE}:event-bus/*"),
+    ("email.send", f"ses:{PLACE}:identity/*"),
+    ("lambda.invoke", f"lambda:{PLACE}:function:*"),
+    ("lambda.invoke", f"lambda:{PLACE}:function:*:live"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arn"), ALL_OF_A_KIND, ids=str)
+def test_all_of_a_kind_is_no_grant(tool: str, arn: str):
+    with pytest.raises(ValueError, match="no ARN of one resource"):
+        settings_for("prod", {"tool_grants": {tool: [f"arn:aws:{arn}"]}})
+
+
+def test_each_kind_of_resource_can_be_granted():
+    named = {
+        "s3.get": ["s3:::docs", "s3:::docs/*", "s3:::docs-*/in/*", f"kms:{PLACE}:key/mrk-1"],
+        "dynamodb.query": [f"dynamodb:{PLACE}:table/orders", f"dynamodb:{PLACE}:table/orders/index/*"],
+        "sql.query": [f"rds:{PLACE}:cluster:shop", f"secretsmanager:{PLACE}:secret:db/shop-??????"],
+        "sqs.send": [f"sqs:{PLACE}:orders.fifo"],
+        "sns.publish": [f"sns:{PLACE}:news"],
+        "events.put": [f"events:{PLACE}:event-bus/main"],
+        "email.send": [f"ses:{PLACE}:identity/box@example.com", f"ses:{PLACE}:configuration-set/mail"],
+        "lambda.invoke": [f"lambda:{PLACE}:function:pay", f"lambda:{PLACE}:function:pay:*"],
+    }
+    grants = {tool: [f"arn:aws:{one}" for one in arns] for tool, arns in named.items()}
+    assert settings_for("prod", {"tool_grants": grants}).tool_grants.keys() == named.keys()
+
+
+@pytest.mark.parametrize(
+    ("tool", "arn", "actions"),
+    [
+        # `overwrite: false` reads the metadata of what is there already.
+        ("s3.put", "arn:aws:s3:::docs/*", {"s3:GetObject", "s3:PutObject"}),
+        ("s3.put", f"arn:aws:kms:{PLACE}:key/1", {"kms:Decrypt", "kms:GenerateDataKey"}),
+        ("s3.get", f"arn:aws:kms:{PLACE}:key/1", {"kms:Decrypt"}),
+        ("dynamodb.query", f"arn:aws:kms:{PLACE}:key/1", {"kms:Decrypt"}),
+    ],
+)
+def test_a_tool_may_do_what_it_does(tool: str, arn: str, actions: set[str]):
+    assert set(tool_actions(tool, arn)) == actions
 
 
 @pytest.mark.parametrize(

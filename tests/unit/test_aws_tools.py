@@ -106,7 +106,7 @@ class Taken:
 def test_what_an_earlier_attempt_has_written_is_no_conflict():
     given = {"bucket": "docs", "key": "x", "body": "x", "overwrite": False}
     assert use("s3.put", Means(lambda *_: Taken(KEY)), **given)["etag"] == "e"
-    with pytest.raises(PermanentFailure, match="exists already"):
+    with pytest.raises(PermanentFailure, match=r"exists already .*another key, or say `overwrite: true`"):
         use("s3.put", Means(lambda *_: Taken("another")), **given)
 
 

@@ -133,6 +133,6 @@ class Put:
                 raise
             there = self._aws.ask("head_object", call, Bucket=request["Bucket"], Key=request["Key"])
             if there.get("Metadata", {}).get(_KEY) != call.idempotency_key:
-                told = f"{request['Bucket']}/{request['Key']} exists already and `overwrite` is false."
-                raise PermanentFailure(told) from None
+                told = f"{request['Bucket']}/{request['Key']} exists already and `overwrite` is false"
+                raise PermanentFailure(f"{told}. Write under another key, or say `overwrite: true`.") from None
             return there
