@@ -54,6 +54,7 @@ RULES = [
         ("anthropic", "httpcore2", "httpx", "httpx2", "openai", "requests", "urllib3"),
         ("shared/models", "shared/tools"),
     ),
+    Rule("tools do not know who calls them", ("shared/tools",), ("shared.runtime", "shared.inprocess")),
     Rule("CDK only in app.py and infra", ("scripts", "workflows", *LAMBDA), ("aws_cdk", "constructs", "jsii")),
     Rule("tests stay out of the product", ("app.py", "infra", *LAMBDA), ("tests", "pytest", "moto", "ministack")),
 ]

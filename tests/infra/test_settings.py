@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from infra import settings as infra_settings
 from infra.grants import tool_actions
 from infra.settings import ENVIRONMENTS, UnknownEnvironmentError, settings_for
 from scripts.commands.deploy import environments
-from shared.settings import Person
+from shared.settings import McpServer, Person
 
 
 def test_an_unknown_environment_is_refused_with_the_known_ones():
@@ -143,6 +146,40 @@ def test_a_grant_of_everything_is_none(grants: dict[str, list[str]], message: st
         settings_for("prod", {"tool_grants": grants})
 
 
-def test_a_server_has_a_url():
-    with pytest.raises(ValueError, match="context mcp_servers"):
-        settings_for("prod", {"mcp_servers": {"crm": {"uri": "https://x"}}})
+WRONG_SERVERS = [
+    ({"crm": {"uri": "https://x.example"}}, "server crm: it has a `url`"),
+    ({"crm": {"url": "https://x.example", "secret": None}}, "server crm: it has a `url`"),
+    ({"crm": "https://x.example"}, "server crm: it has a `url`"),
+    (["crm"], "no object of servers"),
+    ({"CRM/x": {"url": "https://x.example"}}, "'CRM/x' is no name of a server"),
+    ({"crm": {"url": "ftp://x.example"}}, "server crm: The URL must begin with https://"),
+    ({"crm": {"url": "https://user:word@x.example"}}, "server crm: .*credentials into `headers`"),
+    ({"crm": {"url": "http://169.254.169.254/mcp"}}, "server crm: .*no setting allows that"),
+    ({"crm": {"url": "https://x.example:99999"}}, "server crm: .*port"),
+]
+
+
+@pytest.mark.parametrize(("servers", "message"), WRONG_SERVERS)
+def test_a_server_that_nobody_could_ask_is_refused_before_anything_is_deployed(servers: Any, message: str):
+    with pytest.raises(ValueError, match=f"context mcp_servers: .*{message}"):
+        settings_for("prod", {"mcp_servers": servers})
+    told = {"tool_settings": {"MCP_SERVERS": json.dumps(servers)}}
+    with pytest.raises(ValueError, match=f"MCP_SERVERS: .*{message}"):
+        settings_for("prod", told)
+
+
+def test_a_server_that_is_written_in_an_environment_is_checked_too(monkeypatch: pytest.MonkeyPatch):
+    written = replace(ENVIRONMENTS["prod"], mcp_servers={"crm": McpServer("crm.example")})
+    monkeypatch.setitem(vars(infra_settings)["ENVIRONMENTS"], "prod", written)
+    with pytest.raises(ValueError, match="server crm: The URL must begin"):
+        settings_for("prod", {})
+
+
+def test_what_is_told_of_servers_is_what_is_read():
+    servers = {"crm": McpServer("http://10.0.0.8:8080/mcp", "crm_token"), "docs": McpServer("https://docs.example/mcp")}
+    assert McpServer.told_in(McpServer.tell(servers)) == servers
+    assert McpServer.told_in(McpServer.tell({})) == McpServer.told_in({}) == {}
+    assert settings_for("dev", {"mcp_servers": json.loads(McpServer.tell(servers)["MCP_SERVERS"])}).servers == {
+        "crm",
+        "docs",
+    }

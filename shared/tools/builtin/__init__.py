@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from shared.tools.mcp_tools import PREFIX
 from shared.tools.means import Means
 from shared.tools.registry import Tool
 
@@ -60,7 +61,7 @@ def service_of(name: str, arguments: Mapping[str, Any]) -> str:
     found = _host(given) if name == "http.request" else given[:_LONGEST]
     if not found or "$" in found:
         return f"tool:{name}"
-    return f"{'mcp' if name == 'mcp.call' else name}:{found}"
+    return f"{PREFIX if name == 'mcp.call' else f'{name}:'}{found}"
 
 
 def _host(url: str) -> str:
