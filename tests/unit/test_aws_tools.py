@@ -22,7 +22,7 @@ from shared.errors import (
     UnclearAnswer,
     Unreached,
 )
-from shared.tools.builtin import builtin
+from shared.tools.builtin import NAMES, builtin
 from shared.tools.means import Means
 from shared.tools.registry import Call, invoke
 
@@ -362,6 +362,15 @@ def test_without_credentials_it_says_so(monkeypatch):
     own_aws.client.cache_clear()
     with pytest.raises(PermanentFailure, match="needs AWS credentials and a region"):
         use("sqs.send", Means(own_aws.client), queue="https://sqs.eu-central-1.amazonaws.com/1/q", body="x")
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_argument_of_a_built_in_tool_says_what_it_is(name):
+    tool = builtin(name)
+    assert tool.description
+    silent = [key for key, schema in tool.parameters["properties"].items() if not schema.get("description")]
+    assert tool.parameters["properties"]
+    assert not silent
 
 
 def test_a_host_without_clients_says_so():

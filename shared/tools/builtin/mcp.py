@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typing_extensions import Doc
 
 from shared.errors import PermanentFailure
 from shared.redaction import Known
@@ -32,7 +34,14 @@ class Servers:
         self._means = means
         self._dialects: dict[str, Dialect] = {}
 
-    def call(self, *, server: str, tool: str, arguments: dict[str, Any] | None = None, call: Call) -> Any:
+    def call(
+        self,
+        *,
+        server: Annotated[str, Doc("Name of the server, as the deployment calls it.")],
+        tool: Annotated[str, Doc("Name of the tool, as the server lists it.")],
+        arguments: Annotated[dict[str, Any] | None, Doc("The tool's arguments by name.")] = None,
+        call: Call,
+    ) -> Any:
         """Call a tool of an MCP server that the deployment names."""
 
         def ask(speaking: Mcp) -> Any:
