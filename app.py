@@ -45,7 +45,7 @@ def main() -> None:
     context = {name: app.node.try_get_context(name) for name in CONTEXT}
     try:
         settings = settings_for(context.pop("env") or "local", context)
-        definitions = compile_all(ROOT / "workflows", frozenset(settings.mcp_servers))
+        definitions = compile_all(ROOT / "workflows", settings.servers)
     except (DefinitionError, ValueError) as error:
         # Ours to mend, not a fault of the program: the message says where and what.
         sys.exit(f"{error}")

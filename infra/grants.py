@@ -23,20 +23,38 @@ BLOB_WRITE = ("s3:GetObject", "s3:PutObject")
 ANSWER = ("states:SendTaskFailure", "states:SendTaskSuccess")
 
 
-KEYS = ("kms:Decrypt", "kms:GenerateDataKey")
+_DECRYPT = ("kms:Decrypt",)
+_ENCRYPT = ("kms:Decrypt", "kms:GenerateDataKey")
+"""Who writes makes a data key; S3, SQS and SNS want to read it, too."""
 TOOL_ACTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "s3.get": {"s3": ("s3:GetObject", "s3:GetObjectVersion"), "kms": KEYS},
-    "s3.put": {"s3": ("s3:PutObject",), "kms": KEYS},
-    "dynamodb.query": {"dynamodb": ("dynamodb:Query",), "kms": KEYS},
+    "s3.get": {"s3": ("s3:GetObject", "s3:GetObjectVersion"), "kms": _DECRYPT},
+    # Whether an earlier attempt has written what is there already is read from the object's metadata.
+    "s3.put": {"s3": ("s3:GetObject", "s3:PutObject"), "kms": _ENCRYPT},
+    "dynamodb.query": {"dynamodb": ("dynamodb:Query",), "kms": _DECRYPT},
     "sql.query": {"rds": ("rds-data:ExecuteStatement",), "secretsmanager": ("secretsmanager:GetSecretValue",)},
-    "sqs.send": {"sqs": ("sqs:SendMessage",), "kms": KEYS},
-    "sns.publish": {"sns": ("sns:Publish",), "kms": KEYS},
+    "sqs.send": {"sqs": ("sqs:SendMessage",), "kms": _ENCRYPT},
+    "sns.publish": {"sns": ("sns:Publish",), "kms": _ENCRYPT},
     "events.put": {"events": ("events:PutEvents",)},
     "email.send": {"ses": ("ses:SendEmail",)},
     "lambda.invoke": {"lambda": ("lambda:InvokeFunction",)},
 }
 """What each built-in tool calls, by the service of the ARN that it may touch."""
-_ARN = re.compile(r"arn:[a-z-]+:([a-z0-9-]+):[a-z0-9-]*:\d{0,12}:(.*[A-Za-z0-9].*)")
+_ONE = r"[^/:]*[A-Za-z0-9][^/:]*"
+_RESOURCES: Mapping[str, str] = {
+    "s3": f"{_ONE}(/.+)?",
+    "kms": f"key/{_ONE}",
+    "dynamodb": f"table/{_ONE}(/index/.+)?",
+    "rds": f"cluster:{_ONE}",
+    "secretsmanager": f"secret:{_ONE}(/{_ONE})*",
+    "sqs": _ONE,
+    "sns": _ONE,
+    "events": f"event-bus/{_ONE}",
+    "ses": f"(identity|configuration-set)/{_ONE}",
+    "lambda": f"function:{_ONE}(:.+)?",
+}
+"""How an ARN of a service ends: a name may hold wildcards, but is none. Only inside what is named may all be meant:
+objects of a bucket, indexes of a table, versions of a function."""
+_ARN = re.compile(r"arn:[a-z-]+:([a-z0-9-]+):[a-z0-9-]*:\d{0,12}:(.+)")
 
 
 def tool_actions(tool: str, arn: str) -> tuple[str, ...]:
@@ -50,7 +68,7 @@ def tool_actions(tool: str, arn: str) -> tuple[str, ...]:
             f"tool_grants: no built-in tool {tool!r} needs a grant. Those that do: {', '.join(TOOL_ACTIONS)}."
         )
     found = _ARN.fullmatch(arn)
-    if found is None or found[1] not in known:
+    if found is None or found[1] not in known or not re.fullmatch(_RESOURCES[found[1]], found[2]):
         raise ValueError(f"tool_grants[{tool!r}]: {arn!r} is no ARN of one resource of {' or '.join(known)}.")
     if found[1] == "s3" and "/" not in found[2]:
         return ("s3:ListBucket",)

@@ -12,7 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 
 from infra.grants import tool_actions
-from shared.settings import EMAIL_SENDER, MCP_SERVERS, People, Person
+from shared.settings import EMAIL_SENDER, McpServer, People, Person
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,14 +23,6 @@ _LOCAL_REGION = "us-east-1"
 
 class UnknownEnvironmentError(ValueError):
     """The environment asked for is not described here."""
-
-
-@dataclass(frozen=True, slots=True)
-class McpServer:
-    """Where an MCP server is, and the tenant's secret that holds its bearer token; empty = it wants none."""
-
-    url: str
-    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +55,20 @@ class Settings:
     models_url: str = ""
     tool_settings: Mapping[str, str] = field(default_factory=dict[str, str])
     tool_grants: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict[str, "McpServer"])
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
 
     @property
     def tool_variables(self) -> dict[str, str]:
         """What tools are told by name: ``tool_settings``, and what follows from grants and servers."""
-        servers = {name: {"url": one.url, "secret": one.secret} for name, one in self.mcp_servers.items()}
-        found = {MCP_SERVERS: json.dumps(servers, sort_keys=True)} if servers else {}
+        found = McpServer.tell(self.mcp_servers)
         if self.tool_grants.get("email.send"):
             found[EMAIL_SENDER] = self.sender
         return {**found, **self.tool_settings}
+
+    @property
+    def servers(self) -> frozenset[str]:
+        """Names of the MCP servers that tools are told of. Raises ValueError when one of them makes no sense."""
+        return frozenset(McpServer.told_in(self.tool_variables))
 
     @property
     def prefix(self) -> str:
@@ -192,11 +188,11 @@ def _grants(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {str(tool): tuple(map(str, arns)) for tool, arns in given.items()}
 
 
-def _servers(given: Mapping[str, Any]) -> dict[str, McpServer]:
+def _servers(given: Any) -> dict[str, McpServer]:
     try:
-        return {str(name): McpServer(**one) for name, one in given.items()}
-    except TypeError as error:
-        raise ValueError(f"context mcp_servers: {error}. Each server is {{url, secret}}.") from error
+        return McpServer.named_in(given)
+    except ValueError as error:
+        raise ValueError(f"context mcp_servers: {error}") from error
 
 
 def _roles(given: Mapping[str, Any]) -> dict[str, People]:
@@ -213,4 +209,5 @@ def _checked(settings: Settings) -> Settings:
     for tool, arns in settings.tool_grants.items():
         for arn in arns:
             tool_actions(tool, arn)
+    _ = settings.servers
     return settings

@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from shared.errors import PermanentFailure
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -213,12 +215,13 @@ class Tools(Protocol):
         """Return what a call depends on: what degrades, and is left alone, as one."""
         return f"tool:{name}"
 
-    def offers(self, names: Sequence[str], call: Call) -> Mapping[str, Mapping[str, Any]]:
+    def offers(self, names: Sequence[str], call: Call) -> Mapping[str, Mapping[str, Any]]:  # noqa: ARG002 - others ask
         """Return ``description`` and ``parameters`` of tools that only somebody else can describe.
 
         Raises StepFailure subclasses.
         """
-        raise NotImplementedError(f"{names}: {call.path}")
+        told = f"This host has no MCP servers: nobody describes {', '.join(names)}"
+        raise PermanentFailure(f"{told}. Run it on a host that has, or take them out of the agent's `tools`.")
 
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""
@@ -235,6 +238,10 @@ class Secrets(Protocol):
     def value(self, tenant: str, name: str, version: str) -> str:
         """Return a version's value. Raises PermanentFailure when it is gone."""
         ...
+
+    def newest(self, tenant: str, name: str) -> str:
+        """Return the newest version's value. Raises PermanentFailure when there is no such secret."""
+        return self.value(tenant, name, self.version(tenant, name))
 
 
 class Message(NamedTuple):

@@ -1,16 +1,20 @@
 """Redaction: what must never be kept is taken out before anything is written, log, records and blobs alike.
 
-Two things are: fields that a schema marks with ``x-redact: true``, and texts that look like a well-known kind of
-secret. What was taken out is gone: later steps read ``[redacted]`` too.
+Three things are: fields that a schema marks with ``x-redact: true``, texts that look like a well-known kind of secret,
+and the values of the secrets that a call was given (``Known``). What was taken out is gone: later steps read
+``[redacted]`` too.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import quote
+
+from shared.errors import StepFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MARK = "[redacted]"
 Schema = dict[str, Any]
@@ -111,3 +115,39 @@ def _of_field(parts: list[Schema], name: str) -> list[Schema]:
 
 def _mappings(found: Iterable[Any]) -> list[Schema]:
     return [cast("Schema", one) for one in found if isinstance(one, dict)]
+
+
+class Known(NamedTuple):
+    """Arguments as the tool gets them, and the values in them that must not be seen anywhere else."""
+
+    arguments: Any
+    values: tuple[str, ...] = ()
+
+    def call(self, invoke: Callable[[Any], Any]) -> Any:
+        """Make the call. What it returns, or says when it fails, does not hold the values any more."""
+        if not self.values:
+            return invoke(self.arguments)
+        try:
+            return _without(invoke(self.arguments), self._forms())
+        except StepFailure as failure:
+            failure.args = (_hidden(str(failure), self._forms()),)
+            raise failure.with_traceback(None) from None  # what it came from may say more, and is logged
+
+    def _forms(self) -> list[str]:
+        """Return the values as they may come back, longest first."""
+        return sorted({form for value in self.values for form in (value, quote(value, safe=""))}, key=len, reverse=True)
+
+
+def _without(value: Any, forms: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        return _hidden(value, forms)
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        return {_hidden(key, forms): _without(one, forms) for key, one in given.items()}
+    return [_without(one, forms) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _hidden(text: str, forms: Sequence[str]) -> str:
+    for form in forms:
+        text = text.replace(form, MARK)
+    return text

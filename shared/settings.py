@@ -10,7 +10,8 @@ import json
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
-from shared.errors import SignalboxError
+from shared.definition.names import STEP_ID
+from shared.errors import PermanentFailure, SignalboxError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ Secret = str
 HTTP_ALLOWED_HOSTS = "HTTP_ALLOWED_HOSTS"
 """Tool setting: hosts, or ``host:port``, separated by commas, that may stand in a private network or speak HTTP."""
 MCP_SERVERS = "MCP_SERVERS"
-"""Tool setting: the MCP servers as JSON, ``{"name": "url"}`` or ``{"name": {"url": ..., "secret": ...}}``."""
+"""Tool setting: the MCP servers as JSON, ``{"name": {"url": ..., "secret": ...}}``; see ``McpServer``."""
 EMAIL_SENDER = "EMAIL_SENDER"
 """Tool setting: the address that ``email.send`` sends from; SES has verified it."""
 
@@ -44,6 +45,60 @@ class Person:
 
 
 People = tuple[Person, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """Where an MCP server is, and the tenant's secret that holds its bearer token; empty = it wants none."""
+
+    url: str
+    secret: str = ""
+
+    @classmethod
+    def named_in(cls, given: Any) -> dict[str, McpServer]:
+        """Return servers by name, as JSON names them. Raises ValueError, which says of which what is wrong."""
+        if not isinstance(given, dict):
+            raise ValueError(f"no object of servers. {_SERVERS}")  # noqa: TRY004 - what is read is a value
+        return {name: cls._read(name, one) for name, one in cast("dict[str, Any]", given).items()}
+
+    @classmethod
+    def told_in(cls, tool_settings: Mapping[str, str]) -> dict[str, McpServer]:
+        """Return the servers that tool settings name. Raises ValueError, which names the setting."""
+        try:
+            return cls.named_in(json.loads(tool_settings.get(MCP_SERVERS) or "{}"))
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise ValueError(f"tool setting {MCP_SERVERS}: not JSON: {error}. {_SERVERS}") from None
+        except ValueError as error:
+            raise ValueError(f"tool setting {MCP_SERVERS}: {error}") from None
+
+    @staticmethod
+    def tell(servers: Mapping[str, McpServer]) -> dict[str, str]:
+        """Return the tool settings from which ``told_in`` reads these servers; none for none."""
+        told = {name: {"url": one.url, "secret": one.secret} for name, one in servers.items()}
+        return {MCP_SERVERS: json.dumps(told, sort_keys=True)} if told else {}
+
+    @classmethod
+    def _read(cls, name: str, given: Any) -> McpServer:
+        if not STEP_ID.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a server: use small letters, digits and `_`.")
+        fields = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        texts = all(isinstance(value, str) for value in fields.values())
+        if not texts or not fields.get("url") or fields.keys() - {"url", "secret"}:
+            raise ValueError(f"server {name}: it has a `url` and perhaps a `secret`, both texts. {_SERVERS}")
+        return cls(**fields).checked(name)
+
+    def checked(self, name: str) -> McpServer:
+        """Return the server called ``name``. Raises ValueError when its URL is one that no deployment may reach."""
+        from shared.tools.guard import named  # noqa: PLC0415 - the guard knows these settings
+
+        try:
+            named(self.url)
+        except PermanentFailure as fault:
+            raise ValueError(f"server {name}: {fault}") from None
+        return self
+
+
+_SERVERS = 'Write {"crm": {"url": "https://...", "secret": "crm_token"}}.'
 
 
 class Codec(NamedTuple):

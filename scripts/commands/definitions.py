@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scripts.commands.output import JsonOption, console, print_json
+from scripts.commands.toolsettings import servers_told, tool_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ def _checked(file: Path) -> "tuple[Compiled | None, Sequence[Finding]]":
     from shared.errors import DefinitionError  # noqa: PLC0415 - with it
 
     try:
-        compiled = compile_file(file)
+        compiled = compile_file(file, servers=servers_told(tool_settings()))
     except DefinitionError as error:
         return None, error.findings
     return compiled, compiled.findings

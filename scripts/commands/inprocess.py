@@ -21,6 +21,7 @@ from scripts.commands.local_runs import LocalRuns, open_workspace, refused_here,
 from scripts.commands.output import COMMAND, Refused, console, print_line, relative, report
 from scripts.commands.own_aws import client
 from scripts.commands.toolprint import tools_print_to_stderr
+from scripts.commands.toolsettings import servers_told, tool_settings
 from scripts.commands.triggers import rehearsed
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from shared.runtime.host import Published
     from shared.runtime.runs import StartRequest
 
-SETTING = "SIGNALBOX_TOOL_"
 _SPARE_WORKERS = 2
 
 
@@ -75,9 +75,9 @@ def run_file(file: Path, data: Any, options: Options) -> None:
 
     ``data`` is the run's input, or what happens for its trigger.
     """
-    compiled = _compiled(file)
+    compiled = _compiled(file, options)
     with session(file, compiled.manifest.max_parallel, options) as opened:
-        published = publish(opened.workspace, compiled, file)
+        published = publish(opened.workspace, compiled, file, options)
         run, resumed = _begin(opened, published, _request(published, data, options), options)
         _tell(opened, run, file, options, resumed=resumed)
         _finish(opened, run, options)
@@ -101,7 +101,7 @@ def _version(api: LocalRuns, run: str) -> tuple[str, int]:
     return facts.workflow, facts.version
 
 
-def _compiled(file: Path) -> "Compiled":
+def _compiled(file: Path, options: Options) -> "Compiled":
     from shared.compiler import compile_file  # noqa: PLC0415 - a second of imports
     from shared.errors import DefinitionError  # noqa: PLC0415 - with it
 
@@ -109,19 +109,19 @@ def _compiled(file: Path) -> "Compiled":
         what = f"{file} is a folder." if file.is_dir() else f"There is no file {file}."
         raise Refused(what, "Name a workflow file, such as workflows/invoice.yaml.", code="no_file")
     try:
-        return compile_file(file)
+        return compile_file(file, servers=servers_told(tool_settings(options.settings)))
     except DefinitionError as error:
         told = "\n".join(str(finding) for finding in error.findings)
         raise Refused(told, "`signalbox validate` shows the same, one by one.", code="definition_refused") from None
 
 
 def publish(
-    workspace: "Workspace", compiled: "Compiled", file: Path, seen: frozenset[str] = frozenset()
+    workspace: "Workspace", compiled: "Compiled", file: Path, options: Options, seen: frozenset[str] = frozenset()
 ) -> "Published":
     """Keep the file as a version, and the files beside it that it names as sub-workflows. Raises Refused."""
     for name in sorted(_children(compiled.manifest.steps) - seen - {compiled.name}):
         beside = file.with_name(f"{name}.yaml")
-        publish(workspace, _compiled(beside), beside, seen | {compiled.name})
+        publish(workspace, _compiled(beside, options), beside, options, seen | {compiled.name})
     return workspace.publish(compiled, file)
 
 
@@ -146,7 +146,7 @@ def session(file: Path, max_parallel: int, options: Options) -> Generator[Sessio
     workspace, services, told = open_workspace(), list["Service"](), dict[str, str]()
     engine = workspace.engine(max_parallel + _SPARE_WORKERS)
     try:
-        settings = _settings(options.settings)
+        settings = tool_settings(options.settings)
         models = _models(file, options, services, told)
         _erp(settings, services, told)
         with redirect_stdout(sys.stderr):  # modules may print, too
@@ -168,16 +168,6 @@ def _check(engine: "InProcess") -> None:
     if failure:
         what = f"The run cannot be driven: {type(failure).__name__}: {failure}"
         raise Refused(what, f"The same command goes on with it. It is kept in {relative(runs_file())}.", code="engine")
-
-
-def _settings(given: Sequence[str]) -> dict[str, str]:
-    found = {name[len(SETTING) :]: value for name, value in os.environ.items() if name.startswith(SETTING)}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{one!r}: give KEY=VALUE", param_hint="--set-tool")
-        found[name] = value
-    return found
 
 
 def _models(file: Path, options: Options, services: "list[Service]", told: dict[str, str]) -> "Models":

@@ -11,6 +11,7 @@ from scripts.commands.client import segment
 from scripts.commands.local_runs import open_workspace, runs_file
 from scripts.commands.output import JsonOption, Refused, console, pairs, print_json, seconds, table
 from scripts.commands.target import TokenOption, UrlOption, target
+from scripts.commands.toolsettings import servers_told, tool_settings
 from scripts.commands.triggers import of_manifest, words
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def compiled_or_refused(file: Path) -> "Compiled":
     from shared.errors import DefinitionError  # noqa: PLC0415 - with it
 
     try:
-        return compile_file(file)
+        return compile_file(file, servers=servers_told(tool_settings()))
     except DefinitionError as error:
         told = "\n".join(str(finding) for finding in error.findings)
         remedy = "`signalbox validate` shows the same, one by one."

@@ -27,7 +27,7 @@ from shared.definition.fields import (
     as_list,
 )
 from shared.definition.triggers import Model, Trigger
-from shared.tools.remote import named
+from shared.tools.mcp_tools import named
 
 LONGEST_PARKED = 364 * 86_400.0
 """Seconds that a step may wait for something outside: a Step Functions execution ends after a year."""

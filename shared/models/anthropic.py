@@ -6,6 +6,7 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from shared.clock import retry_after
 from shared.errors import InvalidOutput, PermanentFailure, RateLimited, StepFailure, StepTimeout, TransientFailure
 from shared.models.prices import price_of
 from shared.ports import ModelReply, ModelRequest, Models, Proposal, Usage
@@ -81,23 +82,16 @@ class AnthropicModels(Models):
             raise PermanentFailure(f"The request to the model could not be made: {error}", usage=Usage()) from error
 
 
-def failure_of(status: int, body: object, retry_after: str | None) -> StepFailure:
+def failure_of(status: int, body: object, wish: str | None) -> StepFailure:
     """Return the failure that an HTTP status means. A refused request used nothing; of a failed one nobody knows."""
     text = json.dumps(body, default=str)[:500]
     if status == 429 and _SPEND_LIMIT not in text:  # noqa: PLR2004
         message = f"The provider limits requests (429): {text}"
-        return RateLimited(message, retry_after=_seconds(retry_after), usage=Usage())
+        return RateLimited(message, retry_after=retry_after(wish), usage=Usage())
     if status in {408, 409} or status >= _SERVER_ERROR:
         message, used = f"The provider failed ({status}): {text}", Usage() if status == _OVERLOADED else None
-        return TransientFailure(message, retry_after=_seconds(retry_after), usage=used)
+        return TransientFailure(message, retry_after=retry_after(wish), usage=used)
     return PermanentFailure(f"The provider refused the request ({status}): {text}", usage=Usage())
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    try:
-        return None if retry_after is None else max(0.0, float(retry_after))
-    except ValueError:
-        return None
 
 
 def _body(request: ModelRequest) -> dict[str, Any]:

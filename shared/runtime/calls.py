@@ -29,8 +29,8 @@ from shared.runtime.proposals import judge, notes, ready
 from shared.runtime.protocol import Ask, Opened, Outcome, new_step
 from shared.runtime.scopes import COMPENSATE, split_turn, turn_number
 from shared.runtime.sharing import with_sharers
+from shared.tools.mcp_tools import is_remote
 from shared.tools.registry import Call as ToolContext
-from shared.tools.remote import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping

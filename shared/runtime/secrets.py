@@ -8,15 +8,14 @@ data, whatever it looks like.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.expressions import SECRET, Slot, as_text, parts
-from shared.errors import PermanentFailure, PolicyViolation, StepFailure
-from shared.redaction import MARK as REDACTED
+from shared.errors import PermanentFailure, PolicyViolation
+from shared.redaction import Known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from shared.ports import Secrets
 
@@ -65,27 +64,6 @@ def _name(part: str | Slot) -> str:
     return found[1] if found else ""
 
 
-class Known(NamedTuple):
-    """Arguments as the tool gets them, and the values in them that must not be seen anywhere else."""
-
-    arguments: Any
-    values: tuple[str, ...] = ()
-
-    def call(self, invoke: Callable[[Any], Any]) -> Any:
-        """Make the call. What it returns, or says when it fails, does not hold the values any more."""
-        if not self.values:
-            return invoke(self.arguments)
-        try:
-            return _without(invoke(self.arguments), self._forms())
-        except StepFailure as failure:
-            failure.args = (_hidden(str(failure), self._forms()),)
-            raise failure.with_traceback(None) from None  # what it came from may say more, and is logged
-
-    def _forms(self) -> list[str]:
-        """Return the values as they may come back, longest first."""
-        return sorted({form for value in self.values for form in (value, quote(value, safe=""))}, key=len, reverse=True)
-
-
 def resolved(template: Any, arguments: Any, secrets: Secrets, tenant: str) -> Known:
     """Return rendered arguments with the values of the secrets that ``template`` names.
 
@@ -127,18 +105,3 @@ def _text(template: str, referring: Any, value_of: Callable[[str], str]) -> str:
     if [one.partition("@")[0] for one in given[1::2]] != wanted:
         raise PolicyViolation(f"The arguments do not name the secrets {', '.join(wanted)} where the definition does.")
     return "".join(value_of(one) if index % 2 else one for index, one in enumerate(given))
-
-
-def _without(value: Any, forms: Sequence[str]) -> Any:
-    if isinstance(value, str):
-        return _hidden(value, forms)
-    if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        return {_hidden(key, forms): _without(one, forms) for key, one in given.items()}
-    return [_without(one, forms) for one in cast("list[Any]", value)] if isinstance(value, list) else value
-
-
-def _hidden(text: str, forms: Sequence[str]) -> str:
-    for form in forms:
-        text = text.replace(form, REDACTED)
-    return text

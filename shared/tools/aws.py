@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from botocore import exceptions as boto
 
+from shared.clock import retry_after
 from shared.errors import PermanentFailure, RateLimited, StepFailure, StepTimeout, TransientFailure, Unreached
 from shared.tools.client import MARGIN
 
@@ -87,9 +88,10 @@ def _refusal(tool: str, error: boto.ClientError) -> StepFailure:
     answer = cast("dict[str, Any]", error.response)
     told: dict[str, Any] = answer.get("Error", {})
     code, meta = str(told.get("Code", "")), answer.get("ResponseMetadata", {})
+    wish = retry_after(meta.get("HTTPHeaders", {}).get("retry-after"))
     text = f"{tool}: AWS answered {code or 'with an error'}: {told.get('Message') or 'no reason given'}"
     if code in _SLOWER:
-        return RateLimited(text, retry_after=_seconds(meta))
+        return RateLimited(text, retry_after=wish)
     if code in _LATE:
         return StepTimeout(text)
     if code in _FORBIDDEN:
@@ -98,10 +100,5 @@ def _refusal(tool: str, error: boto.ClientError) -> StepFailure:
     if code in _WAKING:
         return Unreached(text)
     if int(meta.get("HTTPStatusCode", 400)) >= 500:  # noqa: PLR2004 - the far side's own fault
-        return TransientFailure(text, retry_after=_seconds(meta))
+        return TransientFailure(text, retry_after=wish)
     return Refused(text, code)
-
-
-def _seconds(meta: dict[str, Any]) -> float | None:
-    given = str(meta.get("HTTPHeaders", {}).get("retry-after", ""))
-    return float(given) if given.isdecimal() else None

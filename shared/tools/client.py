@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shared.clock import retry_after
 from shared.errors import (
     PermanentFailure,
     RateLimited,
@@ -132,18 +132,6 @@ def failure_of(method: str, host: str, reply: Reply) -> StepFailure:
             return PermanentFailure(told)
         case _:
             return UnclearAnswer(f"{told}. If that is as it should be, name the status in `expect`.")
-
-
-def retry_after(given: str | None) -> float | None:
-    """Return the seconds that a ``Retry-After`` header asks for, given as seconds or as a date."""
-    if given is None:
-        return None
-    if given.strip().isdecimal():
-        return float(given)
-    try:
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 def _once(net: Net, ask: Ask, target: Target) -> Reply:

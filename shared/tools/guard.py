@@ -37,7 +37,6 @@ _CLOUD = IPv6Network("fd00:ec2::/32")
 """AWS's own services for an instance over IPv6: metadata, name server, time."""
 
 Address = IPv4Address | IPv6Address
-Resolve = "Callable[[str, int], Sequence[str]]"
 
 
 class Target(NamedTuple):
@@ -99,6 +98,16 @@ def target_of(url: str, allowed: Allowed) -> Target:
     target = Target(parts.scheme, host, port_of(parts), path)
     if target not in allowed:
         _check_public(target)
+    return target
+
+
+def named(url: str) -> Target:
+    """Read a URL whose host the deployment names, so that it may stand anywhere. Raises PermanentFailure, even so."""
+    parts = split(url)
+    target = target_of(url, Allowed(frozenset({((parts.hostname or "").rstrip("."), port_of(parts))})))
+    literal = _literal(target.host)
+    if literal and (why := _never(literal)):
+        raise PermanentFailure(f"{target.host} is {why}; no setting allows that.")
     return target
 
 
@@ -182,12 +191,6 @@ def _literal(host: str) -> Address | None:
         return None if "%" in host else ip_address(host)
     except ValueError:
         return None
-
-
-def never_reached(target: Target) -> str:
-    """Return why no deployment can allow a target that is written as an address; empty for all others."""
-    literal = _literal(target.host)
-    return _never(literal) if literal else ""
 
 
 def _never(address: Address) -> str:

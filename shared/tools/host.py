@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from shared.errors import PermanentFailure
 from shared.ports import Tools
+from shared.tools.mcp_tools import is_remote, parted
 from shared.tools.means import Means
 from shared.tools.registry import invoke
-from shared.tools.remote import PREFIX, is_remote, parted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,8 +36,7 @@ class ToolBox(Tools):
 
     def service(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Return what a call depends on: for a built-in tool often a host, which others do not share."""
-        if is_remote(name):
-            return f"{PREFIX}{parted(name)[0]}"
+        name, arguments = _as_call(name, arguments)
         if not is_builtin(name):
             return super().service(name, arguments)
         from shared.tools.builtin import service_of  # noqa: PLC0415 - only where a built-in tool is called
@@ -50,9 +49,7 @@ class ToolBox(Tools):
 
     def invoke(self, name: str, arguments: Mapping[str, Any], call: Call) -> Any:
         """Call the tool. Raises StepFailure subclasses."""
-        if is_remote(name):
-            server, tool = parted(name)
-            name, arguments = "mcp.call", {"server": server, "tool": tool, "arguments": dict(arguments)}
+        name, arguments = _as_call(name, arguments)
         return invoke(self._tool(name), dict(arguments), replace(call, settings=self._settings))
 
     def _tool(self, name: str) -> Tool:
@@ -73,6 +70,14 @@ class ToolBox(Tools):
         from shared.tools.builtin.mcp import Servers  # noqa: PLC0415 - only where an agent has such tools
 
         return Servers(self._means)
+
+
+def _as_call(name: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return a call of a server's tool as the ``mcp.call`` that it is; any other as it stands."""
+    if not is_remote(name):
+        return name, arguments
+    server, tool = parted(name)
+    return "mcp.call", {"server": server, "tool": tool, "arguments": dict(arguments)}
 
 
 def is_builtin(name: str) -> bool:

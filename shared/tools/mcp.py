@@ -5,7 +5,8 @@ which want a handshake first. It is written here, and not taken from the officia
 leaves must pass the guard, one deadline and the size limits; that package brings an asynchronous client without these,
 and a web server.
 
-Whatever a server says is hostile: descriptions are cut, schemas are taken apart, and nothing in them decides anything.
+Whatever a server says is hostile. Here only answers are bounded and read as JSON: what an agent's model reads of them
+is cut and checked in ``mcp_tools.py``.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shared.errors import PermanentFailure, StepFailure, TransientFailure, UnclearAnswer
 from shared.tools import client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from shared.tools.client import Net, Reply
 
@@ -29,8 +31,10 @@ _LEGACY = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", LEGACY})
 _CLIENT = {"name": "signalbox", "version": "1"}
 _META = "io.modelcontextprotocol/"
 _NAMED = {"tools/call": "name"}
-_REFUSED = frozenset({-32700, -32600, -32601, -32602, *range(-32029, -32019)})
-"""JSON-RPC errors that say that nothing was done: not understood, or refused by the protocol."""
+_REFUSED = frozenset({-32700, -32600, -32601, -32602, -32020, -32021, -32022})
+"""Errors that say that nothing was done: not understood, or refused by the protocol. Sources: JSON-RPC 2.0, 5.1; MCP
+2026-07-28, which adds HeaderMismatch, MissingRequiredClientCapability and UnsupportedProtocolVersion. Others between
+-32099 and -32000 mean what the server likes."""
 _INTERNAL = -32603
 _UNKNOWN_SESSION = 404
 _PAGES = 20
@@ -66,6 +70,16 @@ class Errand(NamedTuple):
     key: str = ""
 
 
+@contextmanager
+def before_the_call() -> Generator[None]:
+    """What fails in here leaves no doubt: the call has not begun, and nothing else changes anything."""
+    try:
+        yield
+    except StepFailure as failure:
+        failure.uncertain = False
+        raise
+
+
 class Mcp:
     """Speaks with one server; how it wants to be spoken to is found out once."""
 
@@ -83,7 +97,8 @@ class Mcp:
         cursor: Any = None
         for _ in range(_PAGES):
             params = {"cursor": cursor} if cursor else {}
-            answer = self._request(Errand("tools/list", params, deadline))
+            with before_the_call():
+                answer = self._request(Errand("tools/list", params, deadline))
             yield from (one for one in _items(answer.get("tools")) if isinstance(one.get("name"), str))
             cursor = answer.get("nextCursor")
             if not isinstance(cursor, str) or not cursor:
@@ -100,16 +115,13 @@ class Mcp:
         return self._result(errand, reply, answer)
 
     def _negotiated(self, deadline: float) -> Dialect:
-        """Ask which revision the server speaks. The call itself has not begun, so a failure leaves no doubt."""
-        try:
+        """Ask which revision the server speaks."""
+        with before_the_call():
             _, answer = self._post(Errand("server/discover", {}, deadline), Dialect(MODERN))
             versions = _object(_object(answer).get("result")).get("supportedVersions")
             if isinstance(versions, list) and MODERN in versions:
                 return Dialect(MODERN)
             return self._shaken_hands(deadline)
-        except StepFailure as failure:
-            failure.uncertain = False
-            raise
 
     def _shaken_hands(self, deadline: float) -> Dialect:
         params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": _CLIENT}

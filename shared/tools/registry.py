@@ -75,7 +75,7 @@ class Tool:
         for name in given:
             schema = _schema(hints[name])
             definitions.update(schema.pop("$defs", {}))
-            properties[name] = schema
+            properties[name] = {**schema, **_told(hints[name])}
         described = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return {**described, "$defs": definitions} if definitions else described
 
@@ -190,6 +190,14 @@ def _import(path: Path) -> ModuleType:
         del sys.modules[name]
         raise ToolError(f"{path}: importing it failed: {type(error).__name__}: {error}") from error
     return module
+
+
+def _told(hint: Any) -> dict[str, str]:
+    """Return what an annotation says of its parameter: ``Annotated[str, Doc("...")]``, which loads no pydantic."""
+    from typing_extensions import Doc  # noqa: PLC0415 - only checks derive schemas
+
+    texts = [one.documentation for one in getattr(hint, "__metadata__", ()) if isinstance(one, Doc)]
+    return {"description": texts[-1]} if texts else {}
 
 
 def _schema(hint: Any, mode: typing.Literal["validation", "serialization"] = "validation") -> dict[str, Any]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import tomllib
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -54,6 +58,7 @@ RULES = [
         ("anthropic", "httpcore2", "httpx", "httpx2", "openai", "requests", "urllib3"),
         ("shared/models", "shared/tools"),
     ),
+    Rule("tools do not know who calls them", ("shared/tools",), ("shared.runtime", "shared.inprocess")),
     Rule("CDK only in app.py and infra", ("scripts", "workflows", *LAMBDA), ("aws_cdk", "constructs", "jsii")),
     Rule("tests stay out of the product", ("app.py", "infra", *LAMBDA), ("tests", "pytest", "moto", "ministack")),
 ]
@@ -82,6 +87,43 @@ def test_rules_see_lazy_and_relative_imports(tmp_path: Path, monkeypatch: pytest
     assert found == {"shared.near", "infra.settings.x", "boto3.session"}
     assert RULES[0].broken("shared/lazy.py", found) == ["infra.settings.x"]
     assert RULES[3].broken("shared/lazy.py", found) == ["boto3.session"]
+
+
+def declared(*extras: str) -> set[str]:
+    """Return the normal names of the packages that pyproject.toml names, with those of ``extras``."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*project["dependencies"], *(one for extra in extras for one in project["optional-dependencies"][extra])]
+    return {normal(re.split(r"[^A-Za-z0-9._-]", one)[0]) for one in named}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+LAPTOP = "shared/inprocess"
+"""What no function imports."""
+COMES_WITH = {"constructs": "aws-cdk-lib", "jsii": "aws-cdk-lib"}
+"""What one cannot have the other without: the CDK is written against these."""
+
+
+@pytest.mark.parametrize(
+    ("places", "extras"),
+    [(("shared", "functions", "workflows"), ()), (("app.py", "infra", "scripts", LAPTOP), ("laptop",))],
+    ids=["functions", "laptop"],
+)
+def test_every_package_that_is_imported_is_declared(places: tuple[str, ...], extras: tuple[str, ...]):
+    known, packages = declared(*extras), packages_distributions()
+    files = [path for path in python_files(*places) if LAPTOP in places or not within(str(path), LAPTOP)]
+    used = {name.partition(".")[0] for path in files for name in imports(path, types=False)}
+    ours = {"shared", "functions", "infra", "scripts", "workflows", "tests", "app"}
+    foreign = used - ours - set(sys.stdlib_module_names)
+    assert foreign, "looks at something"
+    missing = {
+        name
+        for name in foreign
+        if not known & {normal(one) for one in packages.get(name, [name])} and COMES_WITH.get(name) not in known
+    }
+    assert not missing, "declare them in pyproject.toml and run ./scripts/lock"
 
 
 def test_the_rules_look_at_something():

@@ -39,6 +39,12 @@ def test_what_all_handlers_share_is_light(module: str):
     assert not modules & {*HEAVY, "boto3", "botocore", "yaml"}
 
 
+def test_a_workflow_that_names_no_built_in_tool_loads_none():
+    modules = loaded_by("shared.compiler; shared.compiler.compile_file('workflows/invoice.yaml')")
+    rooms = {name for name in modules if name.startswith("shared.tools.builtin.")}
+    assert not (modules & {"boto3", "botocore", "httpcore2"}) | rooms
+
+
 def test_every_function_that_infra_deploys_has_a_handler():
     models = {name.removesuffix("Environment").lower() for name in vars(settings) if name.endswith("Environment")}
     assert models - {""} == set(NAMES)

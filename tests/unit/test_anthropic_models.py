@@ -93,8 +93,8 @@ def test_refused_requests_used_nothing_and_of_failed_ones_nobody_knows():
     assert failure_of(500, {}, None).usage is None
 
 
-@pytest.mark.parametrize("text", ["soon", "", "Wed, 21 Oct 2026 07:28:00 GMT"])
-def test_a_retry_after_that_is_no_number_is_ignored(text):
+@pytest.mark.parametrize("text", ["soon", "", "-1"])
+def test_a_retry_after_that_says_nothing_is_ignored(text):
     assert failure_of(429, {}, text).retry_after is None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-from functools import cache
 
 import boto3
 import pytest
@@ -13,6 +12,8 @@ from botocore import exceptions as boto
 from botocore.config import Config
 from moto import mock_aws
 
+from functions import bootstrap
+from scripts.commands import own_aws
 from shared.errors import (
     PermanentFailure,
     RateLimited,
@@ -21,7 +22,7 @@ from shared.errors import (
     UnclearAnswer,
     Unreached,
 )
-from shared.tools.builtin import builtin
+from shared.tools.builtin import NAMES, builtin
 from shared.tools.means import Means
 from shared.tools.registry import Call, invoke
 
@@ -106,7 +107,7 @@ class Taken:
 def test_what_an_earlier_attempt_has_written_is_no_conflict():
     given = {"bucket": "docs", "key": "x", "body": "x", "overwrite": False}
     assert use("s3.put", Means(lambda *_: Taken(KEY)), **given)["etag"] == "e"
-    with pytest.raises(PermanentFailure, match="exists already"):
+    with pytest.raises(PermanentFailure, match=r"exists already .*another key, or say `overwrite: true`"):
         use("s3.put", Means(lambda *_: Taken("another")), **given)
 
 
@@ -353,16 +354,23 @@ def test_a_refusal_says_which_setting_to_add():
 
 
 def test_without_credentials_it_says_so(monkeypatch):
-    from scripts.commands.own_aws import client as own  # noqa: PLC0415
-
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-    own.cache_clear()
+    own_aws.client.cache_clear()
     with pytest.raises(PermanentFailure, match="needs AWS credentials and a region"):
-        use("sqs.send", Means(own), queue="https://sqs.eu-central-1.amazonaws.com/1/q", body="x")
+        use("sqs.send", Means(own_aws.client), queue="https://sqs.eu-central-1.amazonaws.com/1/q", body="x")
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_argument_of_a_built_in_tool_says_what_it_is(name):
+    tool = builtin(name)
+    assert tool.description
+    silent = [key for key, schema in tool.parameters["properties"].items() if not schema.get("description")]
+    assert tool.parameters["properties"]
+    assert not silent
 
 
 def test_a_host_without_clients_says_so():
@@ -370,14 +378,19 @@ def test_a_host_without_clients_says_so():
         use("sqs.send", Means(), queue="q", body="x")
 
 
-def test_clients_are_made_once_a_service_and_time():
+@pytest.mark.parametrize("make", [own_aws.client, bootstrap._tool_client], ids=["own", "deployed"])
+def test_a_host_makes_one_client_a_service_and_time_and_it_never_repeats(monkeypatch, make):
     made = []
 
-    @cache
-    def make(service, timeout):
-        made.append((service, timeout))
+    def client_of(service, config):
+        made.append((service, config.read_timeout, config.retries))
         return Functions(b"1")
 
-    for _ in range(3):
-        use("lambda.invoke", Means(make), function="pay")
-    assert made == [("lambda", 9.0)]
+    monkeypatch.setattr("boto3.client", client_of)
+    make.cache_clear()
+    for timeout in (10.0, 10.0, 20.0):
+        call = Call(KEY, "acme", "01RUN", "step", timeout=timeout)
+        assert invoke(builtin("lambda.invoke", Means(make)), {"function": "pay"}, call)["payload"] == 1
+    make.cache_clear()
+    once = {"mode": "standard", "total_max_attempts": 1}
+    assert made == [("lambda", 9.0, once), ("lambda", 19.0, once)]

@@ -228,6 +228,15 @@ def test_tools_are_found_with_their_cost(module):
     assert load_tools(folder / "absent") == {}
 
 
+def test_an_argument_says_what_it_means(module):
+    head = "from typing import Annotated\nfrom pydantic import Field\nfrom typing_extensions import Doc\n"
+    given = "a: Annotated[str, Doc('Who.')], b: Annotated[int, Field(description='How many.')], c: int"
+    tool = load_tools(module(f"{head}@tool\ndef f({given}) -> int:\n    return 1\n"))["f"]
+    told = {name: schema.get("description") for name, schema in tool.parameters["properties"].items()}
+    assert told == {"a": "Who.", "b": "How many.", "c": None}
+    assert invoke(tool, {"a": "x", "b": 1, "c": 1}, Call("k", "acme", "run", "step")) == 1
+
+
 def test_two_tools_of_one_name_are_refused(module):
     module("@tool\ndef a() -> int:\n    return 1\n")
     with pytest.raises(ToolError, match="exists twice"):

@@ -10,18 +10,22 @@ import pytest
 from shared.errors import (
     PermanentFailure,
     RateLimited,
+    StepFailure,
     StepTimeout,
     TooLarge,
     TransientFailure,
     UnclearAnswer,
     Unreached,
 )
-from shared.testing import FakeSecrets
+from shared.ports import Tools
+from shared.settings import McpServer
+from shared.testing import FakeSecrets, FakeTools
 from shared.tools.host import ToolBox
+from shared.tools.mcp_tools import LARGEST_SCHEMA, LONGEST_DESCRIPTION, offer_of
 from shared.tools.means import Means
 from shared.tools.registry import Call
-from shared.tools.remote import LARGEST_SCHEMA, LONGEST_DESCRIPTION, offer_of
-from tests.unit.mcp_server import FIND, McpServer, text
+from tests.unit.mcp_server import FIND, text
+from tests.unit.mcp_server import McpServer as Listening
 from tests.unit.raw_server import RawServer, reply
 
 NAME = "mcp:crm/find_customer"
@@ -29,8 +33,7 @@ CALL = Call("key-1", "acme", "run", "step", timeout=5.0)
 
 
 def box(url, secret="", means=None):
-    place = {"url": url, "secret": secret} if secret else url
-    return ToolBox({}, {"MCP_SERVERS": json.dumps({"crm": place})}, means or Means())
+    return ToolBox({}, McpServer.tell({"crm": McpServer(url, secret)}), means or Means())
 
 
 def call(tools, tool="find_customer", arguments=None, timeout=5.0, server="crm"):
@@ -42,7 +45,7 @@ def call(tools, tool="find_customer", arguments=None, timeout=5.0, server="crm")
 @pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 def test_a_tool_is_called_in_every_dialect(modern, stream):
     answer = {**text("Ann, 7"), "structuredContent": {"id": 7}}
-    with McpServer({"find_customer": answer}, modern=modern, stream=stream) as server:
+    with Listening({"find_customer": answer}, modern=modern, stream=stream) as server:
         tools, began = box(server.url), time.monotonic()
         assert call(tools) == {"id": 7}
         assert call(tools) == {"id": 7}
@@ -58,7 +61,7 @@ def test_a_tool_is_called_in_every_dialect(modern, stream):
 def test_content_without_structure_is_text_or_stays_as_it_is():
     image = {"type": "image", "data": "eA==", "mimeType": "image/png"}
     answers = {"a": text("one", "two"), "b": {"content": [image]}, "c": {"content": []}}
-    with McpServer(answers) as server:
+    with Listening(answers) as server:
         tools = box(server.url)
         assert call(tools, "a") == "one\ntwo"
         assert call(tools, "b") == {"content": [image]}
@@ -66,7 +69,7 @@ def test_content_without_structure_is_text_or_stays_as_it_is():
 
 
 def test_a_session_that_the_server_has_forgotten_is_opened_anew():
-    with McpServer({"find_customer": text("Ann")}, modern=False) as server:
+    with Listening({"find_customer": text("Ann")}, modern=False) as server:
         tools = box(server.url)
         call(tools)
         server.session = "session-2"
@@ -86,6 +89,8 @@ def rpc(code, status="200 OK"):
         ({"resultType": "input_required", "content": []}, UnclearAnswer, True),
         (rpc(-32602), PermanentFailure, False),
         (rpc(-32601, "404 Not Found"), PermanentFailure, False),
+        (rpc(-32020, "400 Bad Request"), PermanentFailure, False),
+        (rpc(-32023), UnclearAnswer, True),
         (rpc(-32603), TransientFailure, True),
         (rpc(-32000), UnclearAnswer, True),
         (reply(b"{}"), UnclearAnswer, True),
@@ -100,7 +105,7 @@ def rpc(code, status="200 OK"):
     ],
 )
 def test_what_goes_wrong_is_classified(answer, error, uncertain):
-    with McpServer({"find_customer": answer}) as server, pytest.raises(error) as raised:
+    with Listening({"find_customer": answer}) as server, pytest.raises(error) as raised:
         call(box(server.url))
     assert type(raised.value) is error
     assert raised.value.uncertain is uncertain
@@ -121,7 +126,7 @@ def test_a_late_answer_leaves_doubt():
         time.sleep(5)
         return text("x")
 
-    with McpServer({"find_customer": late}) as server, pytest.raises(StepTimeout) as raised:
+    with Listening({"find_customer": late}) as server, pytest.raises(StepTimeout) as raised:
         call(box(server.url), timeout=1.0)
     assert raised.value.uncertain is True
 
@@ -132,7 +137,7 @@ def test_the_token_goes_to_the_server_and_comes_back_to_nobody():
     def leak(_):
         return {**text("x"), "structuredContent": {"echo": "Bearer s3cret-token"}}
 
-    with McpServer({"find_customer": leak, "fail": text("bad s3cret-token", isError=True)}) as server:
+    with Listening({"find_customer": leak, "fail": text("bad s3cret-token", isError=True)}) as server:
         tools = box(server.url, "crm_token", means)
         assert call(tools) == {"echo": "Bearer [redacted]"}
         assert {got.headers["authorization"] for got in server.raw.got} == {"Bearer s3cret-token"}
@@ -144,8 +149,8 @@ def test_the_token_goes_to_the_server_and_comes_back_to_nobody():
 def test_only_servers_of_the_deployment_are_spoken_to():
     with pytest.raises(PermanentFailure, match="names no MCP server erp"):
         call(box("https://x.example"), server="erp")
-    for wrong in ("{", "[]", '{"crm": 3}', '{"crm": {"secret": "x"}}'):
-        with pytest.raises(PermanentFailure, match="MCP_SERVERS cannot be read"):
+    for wrong in ("{", "[]", '{"crm": 3}', '{"crm": {"secret": "x"}}', '{"crm": "https://x.example"}', "[" * 9_000):
+        with pytest.raises(PermanentFailure, match=r'tool setting MCP_SERVERS.*Write \{"crm"'):
             call(ToolBox({}, {"MCP_SERVERS": wrong}))
     with pytest.raises(PermanentFailure, match="no setting allows that"):
         call(box("http://169.254.169.254/mcp"))
@@ -163,7 +168,7 @@ def test_a_server_and_a_broken_one_are_two_services():
 @pytest.mark.parametrize("modern", [True, False], ids=["modern", "handshake"])
 def test_an_agents_tool_is_described_by_its_server(modern):
     others = [{**FIND, "name": f"other{number}"} for number in range(3)]
-    with McpServer({"find_customer": text("Ann")}, tools=[*others, FIND], modern=modern) as server:
+    with Listening({"find_customer": text("Ann")}, tools=[*others, FIND], modern=modern) as server:
         tools = box(server.url)
         offers = tools.offers([NAME, "mcp:crm/other1"], CALL)
         assert offers[NAME] == {"description": "Finds a customer.", "parameters": FIND["inputSchema"]}
@@ -172,6 +177,24 @@ def test_an_agents_tool_is_described_by_its_server(modern):
         assert tools.invoke(NAME, {"name": "Ann"}, CALL) == "Ann"
         with pytest.raises(PermanentFailure, match="has no tool gone"):
             tools.offers(["mcp:crm/gone"], CALL)
+
+
+@pytest.mark.parametrize("answer", [reply(status="503 Service Unavailable"), rpc(-32603), reply(b"{}"), b""])
+def test_a_list_that_does_not_come_leaves_no_doubt(answer):
+    def broken(got):
+        asked = json.loads(got.body)["method"]
+        versions = {"jsonrpc": "2.0", "id": 1, "result": {"supportedVersions": ["2026-07-28"]}}
+        return [reply(json.dumps(versions).encode()) if asked == "server/discover" else answer]
+
+    with RawServer(broken) as server, pytest.raises(StepFailure) as raised:
+        box(f"{server.url}/mcp").offers([NAME], CALL)
+    assert json.loads(server.got[-1].body)["method"] == "tools/list"
+    assert raised.value.uncertain is False
+
+
+def test_a_host_without_servers_says_so():
+    with pytest.raises(PermanentFailure, match=rf"no MCP servers: nobody describes {NAME}\. Run it on a host"):
+        Tools.offers(FakeTools({}), [NAME], CALL)
 
 
 def test_a_description_is_bounded_and_visible():

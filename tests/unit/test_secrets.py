@@ -6,7 +6,8 @@ import pytest
 
 from shared.definition.expressions import render
 from shared.errors import BrokenTool, PermanentFailure, PolicyViolation, TransientFailure
-from shared.runtime.secrets import Known, rendered, resolved, uses
+from shared.redaction import Known
+from shared.runtime.secrets import rendered, resolved, uses
 from shared.secretstore.local import EnvironmentSecrets
 from shared.testing import FakeSecrets
 

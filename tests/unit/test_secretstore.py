@@ -34,6 +34,7 @@ def test_versions_stay_readable_after_a_rotation(client):
     now[0] += FRESH
     assert secrets.version("acme", "token") == second
     assert [secrets.value("acme", "token", version) for version in (first, second)] == ["one", "two"]
+    assert secrets.newest("acme", "token") == "two"
 
 
 def test_another_tenant_and_another_environment_have_none(client):

@@ -12,6 +12,7 @@ from shared.definition.expressions import SECRET, ExpressionFailure, parts, slot
 from shared.definition.models import Agent, ToolStep
 from shared.definition.names import listed, nearest
 from shared.errors import PermanentFailure
+from shared.settings import MCP_SERVERS
 from shared.tools import guard
 
 if TYPE_CHECKING:
@@ -76,24 +77,14 @@ def _url_faults(context: Context, at: Path, url: str) -> Iterator[Told | Finding
     if not url:
         return
     try:
-        target = guard.target_of(url, guard.Allowed.of(_everything(url)))
+        guard.named(url)
     except PermanentFailure as fault:
         yield at, str(fault), "Correct the URL."
-        return
-    if why := guard.never_reached(target):
-        yield at, f"{target.host} is {why}; no setting allows that", "Name another host."
         return
     try:
         guard.target_of(url, guard.Allowed())
     except PermanentFailure as fault:
         yield replace(context.loaded.finding("http_url", at, str(fault)), severity="warning")
-
-
-def _everything(url: str) -> str:
-    """Return a setting that allows a URL's host: what is still refused then, no deployment can allow."""
-    parted = guard.split(url)
-    host = f"[{parted.hostname}]" if ":" in (parted.hostname or "") else parted.hostname
-    return f"{host}:{guard.port_of(parted)}"
 
 
 def _written(url: str) -> str:
@@ -141,7 +132,8 @@ def mcp_server(context: Context) -> Iterator[Told]:
         if context.servers is not None and server not in context.servers:
             known = nearest(server, context.servers) or f"Servers: {listed(sorted(context.servers))}."
             told = f"the deployment names no MCP server `{server}`"
-            yield path, told, f"{known} They stand in mcp_servers of infra/settings.py."
+            where = f"They stand in mcp_servers of infra/settings.py; for a run of a file, in the setting {MCP_SERVERS}"
+            yield path, told, f"{known} {where}."
 
 
 def _servers(context: Context) -> Iterator[tuple[Path, str]]:

@@ -5,16 +5,15 @@ Their names have a dot, which no function of a user has, so neither can stand fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
+from shared.tools.mcp_tools import PREFIX
 from shared.tools.means import Means
 from shared.tools.registry import Tool
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ROOMS: Mapping[str, str] = {
     "http.request": "http",
@@ -60,7 +59,7 @@ def service_of(name: str, arguments: Mapping[str, Any]) -> str:
     found = _host(given) if name == "http.request" else given[:_LONGEST]
     if not found or "$" in found:
         return f"tool:{name}"
-    return f"{'mcp' if name == 'mcp.call' else name}:{found}"
+    return f"{PREFIX if name == 'mcp.call' else f'{name}:'}{found}"
 
 
 def _host(url: str) -> str:
@@ -72,9 +71,29 @@ def _host(url: str) -> str:
 
 def with_builtins(tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     """Return a folder's tools together with the built-in ones, described but without means to call."""
-    return {**tools, **_described()}
+    return _Both(tools)
+
+
+class _Both(Mapping[str, Tool]):
+    """Tools of a folder and built-in ones. Only what is asked for is imported: most workflows name none of these."""
+
+    def __init__(self, own: Mapping[str, Tool]) -> None:
+        self._own = own
+
+    def __getitem__(self, name: str) -> Tool:
+        return _described(name) if name in NAMES else self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in NAMES or name in self._own
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (name for name in self._own if name not in NAMES)
+        yield from _ROOMS
+
+    def __len__(self) -> int:
+        return len(NAMES | self._own.keys())
 
 
 @cache
-def _described() -> Mapping[str, Tool]:
-    return {name: builtin(name) for name in _ROOMS}
+def _described(name: str) -> Tool:
+    return builtin(name)

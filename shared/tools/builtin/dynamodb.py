@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import PermanentFailure
 from shared.tools.aws import Aws
@@ -43,15 +43,19 @@ class Query:
     def query(  # noqa: PLR0913 - a query has these parts
         self,
         *,
-        table: str,
-        key: str,
-        values: dict[str, Any],
-        names: dict[str, str] | None = None,
-        index: str | None = None,
-        filter: str | None = None,  # noqa: A002 - the word of DynamoDB
-        limit: int = 100,
-        newest_first: bool = False,
-        consistent: bool = False,
+        table: Annotated[str, Doc("Name or ARN of the table.")],
+        key: Annotated[str, Doc("Key condition, such as `customer = :who AND placed >= :since`.")],
+        values: Annotated[dict[str, Any], Doc("What `:name` stands for in the conditions, by name.")],
+        names: Annotated[
+            dict[str, str] | None, Doc("What `#name` stands for: attributes whose names are reserved words.")
+        ] = None,
+        index: Annotated[str | None, Doc("Index that is queried instead of the table.")] = None,
+        filter: Annotated[str | None, Doc("Condition on other attributes, for items that were read.")] = None,  # noqa: A002 - the word of DynamoDB
+        limit: Annotated[int, Doc("Items that are read at most, 1 to 1,000.")] = 100,
+        newest_first: Annotated[bool, Doc("Whether the largest sort key comes first.")] = False,
+        consistent: Annotated[
+            bool, Doc("Whether what was written a moment ago is surely found; not for a global index.")
+        ] = False,
         call: Call,
     ) -> Items:
         """Query items of a DynamoDB table by a key condition with `:values` and `#names`."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import PermanentFailure
 from shared.settings import EMAIL_SENDER
@@ -40,11 +40,11 @@ class Email:
     def send(
         self,
         *,
-        to: str | list[str],
-        subject: str,
-        text: str,
-        html: str | None = None,
-        reply_to: str | None = None,
+        to: Annotated[str | list[str], Doc("Address, or several: each sees the others.")],
+        subject: Annotated[str, Doc("Subject, in one line.")],
+        text: Annotated[str, Doc("The mail as plain text.")],
+        html: Annotated[str | None, Doc("The same as HTML.")] = None,
+        reply_to: Annotated[str | None, Doc("Address that answers go to; without it, the deployment's own.")] = None,
         call: Call,
     ) -> Mailed:
         """Send a mail from the deployment's address."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import StepTimeout, TransientFailure, UnclearAnswer
 from shared.tools.aws import Aws, classified
@@ -40,7 +40,14 @@ class Functions:
     def __init__(self, means: Means) -> None:
         self._aws = Aws(means, "lambda.invoke", "lambda")
 
-    def invoke(self, *, function: str, payload: Any = None, qualifier: str | None = None, call: Call) -> Returned:
+    def invoke(
+        self,
+        *,
+        function: Annotated[str, Doc("Name or ARN of the function.")],
+        payload: Annotated[Any, Doc("What the function gets as its event.")] = None,
+        qualifier: Annotated[str | None, Doc("Version or alias; without it, the newest code.")] = None,
+        call: Call,
+    ) -> Returned:
         """Invoke a Lambda function, named by its name or ARN, and wait for what it returns."""
         context = {"custom": {"idempotency_key": call.idempotency_key}}
         answer = self._aws.ask(

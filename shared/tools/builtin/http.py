@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json as json_
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import PermanentFailure
 from shared.tools import client
@@ -59,13 +59,17 @@ class Http:
     def request(  # noqa: PLR0913 - a request has these parts
         self,
         *,
-        url: str,
-        method: Method = "GET",
-        headers: dict[str, str] | None = None,
-        query: Query | None = None,
-        json: Any = None,
-        body: str | None = None,
-        expect: list[int] | None = None,
+        url: Annotated[str, Doc("Address, with https:// and a host.")],
+        method: Annotated[Method, Doc("What is asked; POST, PUT, PATCH and DELETE carry the idempotency key.")] = "GET",
+        headers: Annotated[
+            dict[str, str] | None, Doc("Headers by name; those of the connection are set by the runtime.")
+        ] = None,
+        query: Annotated[
+            Query | None, Doc("Parameters that are added to the address; a list stands for several of one name.")
+        ] = None,
+        json: Annotated[Any, Doc("Body, sent as JSON; not together with `body`.")] = None,
+        body: Annotated[str | None, Doc("Body, sent as it is; not together with `json`.")] = None,
+        expect: Annotated[list[int] | None, Doc("Statuses that are answers; without it, 200 to 299.")] = None,
         call: Call,
     ) -> Response:
         """Send one HTTP request and return status, headers and body of the answer."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
-from shared.errors import PermanentFailure, StepFailure
-from shared.settings import MCP_SERVERS
-from shared.tools import client, guard, remote
-from shared.tools.guard import Allowed
-from shared.tools.mcp import Dialect, Mcp, Server
+from typing_extensions import Doc
+
+from shared.errors import PermanentFailure
+from shared.redaction import Known
+from shared.settings import MCP_SERVERS, McpServer
+from shared.tools import client, guard, mcp_tools
+from shared.tools.mcp import Dialect, Mcp, Server, before_the_call
 from shared.tools.registry import Call  # noqa: TC001 - checks read the annotations
 
 if TYPE_CHECKING:
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 
 LISTING = 10.0
 """Seconds within which a server must list its tools."""
-
-
-class Place(NamedTuple):
-    """Where a server is, and the tenant's secret with its bearer token."""
-
-    url: str
-    secret: str = ""
 
 
 def tools(means: Means) -> dict[str, Callable[..., Any]]:
@@ -40,7 +34,14 @@ class Servers:
         self._means = means
         self._dialects: dict[str, Dialect] = {}
 
-    def call(self, *, server: str, tool: str, arguments: dict[str, Any] | None = None, call: Call) -> Any:
+    def call(
+        self,
+        *,
+        server: Annotated[str, Doc("Name of the server, as the deployment calls it.")],
+        tool: Annotated[str, Doc("Name of the tool, as the server lists it.")],
+        arguments: Annotated[dict[str, Any] | None, Doc("The tool's arguments by name.")] = None,
+        call: Call,
+    ) -> Any:
         """Call a tool of an MCP server that the deployment names."""
 
         def ask(speaking: Mcp) -> Any:
@@ -53,69 +54,44 @@ class Servers:
         found: dict[str, dict[str, Any]] = {}
         listed: dict[str, list[Mapping[str, Any]]] = {}
         for name in names:
-            server, _ = remote.parted(name)
+            server, _ = mcp_tools.parted(name)
             if server not in listed:
                 listed[server] = self._asked(server, call, _listing)
-            found[name] = remote.offer_of(name, listed[server])
+            found[name] = mcp_tools.offer_of(name, listed[server])
         return found
 
     def _asked(self, name: str, call: Call, ask: Callable[[Mcp], Any]) -> Any:
         """Let a server be asked. Its token is nowhere in what comes back, nor in what is said about a failure."""
-        place = places(call.settings).get(name)
-        if place is None:
-            told = f"This deployment names no MCP server {name}. Add it to mcp_servers in infra/settings.py"
-            raise PermanentFailure(f"{told}; for a run of a file, to the tool setting {MCP_SERVERS}.")
-        token = self._token(place, call)
-        speaking = Mcp(_net(self._means, call, place), Server(name, place.url, token), self._dialects.get(place.url))
+        server = _server(name, call.settings)
+        token, target = self._token(server, call), guard.named(server.url)
+        net = self._means.net(call, (target.host, target.port))  # the deployment has named it: it may stand anywhere
+        speaking = Mcp(net, Server(name, server.url, token), self._dialects.get(server.url))
         try:
-            from shared.runtime.secrets import Known  # noqa: PLC0415 - only where something is asked
-
             return Known(speaking, (token,) if token else ()).call(ask)
         finally:
             if speaking.dialect is not None:
-                self._dialects[place.url] = speaking.dialect
+                self._dialects[server.url] = speaking.dialect
 
-    def _token(self, place: Place, call: Call) -> str:
-        if not place.secret:
+    def _token(self, server: McpServer, call: Call) -> str:
+        if not server.secret:
             return ""
-        secrets = self._means.secrets
-        if secrets is None:
+        if self._means.secrets is None:
             raise PermanentFailure("This host has no secrets, and the MCP server wants a token.")
-        try:
-            return secrets.value(call.tenant, place.secret, secrets.version(call.tenant, place.secret))
-        except StepFailure as failure:
-            failure.uncertain = False  # the call has not begun
-            raise
+        with before_the_call():
+            return self._means.secrets.newest(call.tenant, server.secret)
 
 
 def _listing(speaking: Mcp) -> list[Mapping[str, Any]]:
     return list(speaking.tools(client.deadline_of(LISTING)))
 
 
-def _net(means: Means, call: Call, place: Place) -> client.Net:
-    """Return the way to a server: the deployment has named it, so it may stand anywhere that a host may."""
-    named = Allowed(frozenset((host, port) for host in (_host(place.url),) for port in (None, _port(place.url))))
-    target = guard.target_of(place.url, named)
-    return means.net(call, (target.host, target.port))
-
-
-def _host(url: str) -> str:
-    return (guard.split(url).hostname or "").rstrip(".")
-
-
-def _port(url: str) -> int:
-    return guard.port_of(guard.split(url))
-
-
-def places(settings: Mapping[str, str]) -> dict[str, Place]:
-    """Return the servers of a deployment by name. Raises PermanentFailure for a setting that cannot be read."""
+def _server(name: str, settings: Mapping[str, str]) -> McpServer:
+    """Return a server of the deployment. Raises PermanentFailure when it is none, or the setting cannot be read."""
     try:
-        given = json.loads(settings.get(MCP_SERVERS) or "{}")
-        return {str(name): _place(one) for name, one in cast("dict[str, Any]", given).items()}
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        wanted = '{"crm": {"url": "https://...", "secret": "crm_token"}}'
-        raise PermanentFailure(f"The tool setting {MCP_SERVERS} cannot be read: {error!r}. Write {wanted}.") from None
-
-
-def _place(given: Any) -> Place:
-    return Place(given) if isinstance(given, str) else Place(str(given["url"]), str(given.get("secret") or ""))
+        found = McpServer.told_in(settings).get(name)
+    except ValueError as error:
+        raise PermanentFailure(str(error)) from None
+    if found is None:
+        told = f"This deployment names no MCP server {name}. Add it to mcp_servers in infra/settings.py"
+        raise PermanentFailure(f"{told}; for a run of a file, to the tool setting {MCP_SERVERS}.")
+    return found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import TransientFailure
 from shared.tools.aws import Aws, Refused
@@ -45,7 +45,19 @@ class Queue:
     def __init__(self, means: Means) -> None:
         self._aws = Aws(means, "sqs.send", "sqs")
 
-    def send(self, *, queue: str, body: Any, group: str | None = None, delay: int | None = None, call: Call) -> Sent:
+    def send(
+        self,
+        *,
+        queue: Annotated[str, Doc("URL of the queue.")],
+        body: Annotated[Any, Doc("The message: text as it is, everything else as JSON.")],
+        group: Annotated[
+            str | None, Doc("Messages of one group keep their order, if the queue keeps one; without it, the run.")
+        ] = None,
+        delay: Annotated[
+            int | None, Doc("Seconds until it can be read, up to 900; not for a queue that keeps an order.")
+        ] = None,
+        call: Call,
+    ) -> Sent:
         """Send a message to an SQS queue, named by its URL."""
         answer = self._aws.ask(
             "send_message",
@@ -66,7 +78,15 @@ class Topic:
         self._aws = Aws(means, "sns.publish", "sns")
 
     def publish(
-        self, *, topic: str, message: Any, subject: str | None = None, group: str | None = None, call: Call
+        self,
+        *,
+        topic: Annotated[str, Doc("ARN of the topic.")],
+        message: Annotated[Any, Doc("The message: text as it is, everything else as JSON.")],
+        subject: Annotated[str | None, Doc("Subject for those who get it as mail, up to 100 characters.")] = None,
+        group: Annotated[
+            str | None, Doc("Messages of one group keep their order, if the topic keeps one; without it, the run.")
+        ] = None,
+        call: Call,
     ) -> Sent:
         """Publish a message to an SNS topic, named by its ARN."""
         answer = self._aws.ask(
@@ -87,7 +107,15 @@ class Bus:
     def __init__(self, means: Means) -> None:
         self._aws = Aws(means, "events.put", "events")
 
-    def put(self, *, bus: str, source: str, detail_type: str, detail: dict[str, Any], call: Call) -> Put:
+    def put(
+        self,
+        *,
+        bus: Annotated[str, Doc("Name or ARN of the bus.")],
+        source: Annotated[str, Doc("Who tells of the event, such as `shop.orders`.")],
+        detail_type: Annotated[str, Doc("What kind of event it is, such as `OrderPaid`.")],
+        detail: Annotated[dict[str, Any], Doc("What there is to say about it.")],
+        call: Call,
+    ) -> Put:
         """Put an event on an EventBridge bus, named by its name or ARN."""
         entry = {
             "EventBusName": bus,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import PermanentFailure
 from shared.tools.aws import Aws, Refused, classified
@@ -55,7 +55,15 @@ class Get:
     def __init__(self, means: Means) -> None:
         self._aws = Aws(means, "s3.get", "s3")
 
-    def get(self, *, bucket: str, key: str, version: str | None = None, read: Read = "auto", call: Call) -> Object:
+    def get(
+        self,
+        *,
+        bucket: Annotated[str, Doc("Name of the bucket.")],
+        key: Annotated[str, Doc("Key of the object.")],
+        version: Annotated[str | None, Doc("Version of the object; without it, the newest.")] = None,
+        read: Annotated[Read, Doc("How the content is read; `auto` is JSON where it says so, else text.")] = "auto",
+        call: Call,
+    ) -> Object:
         """Read an object of a bucket: JSON as data, text as text."""
         where = {"Bucket": bucket, "Key": key, "VersionId": version}
         answer = self._aws.ask("head_object" if read == "nothing" else "get_object", call, **where)
@@ -101,7 +109,14 @@ class Put:
         self._aws = Aws(means, "s3.put", "s3")
 
     def put(
-        self, *, bucket: str, key: str, body: Any, content_type: str | None = None, overwrite: bool = True, call: Call
+        self,
+        *,
+        bucket: Annotated[str, Doc("Name of the bucket.")],
+        key: Annotated[str, Doc("Key of the object.")],
+        body: Annotated[Any, Doc("The content: text as it is, everything else as JSON.")],
+        content_type: Annotated[str | None, Doc("What it is; without it, JSON or text.")] = None,
+        overwrite: Annotated[bool, Doc("Whether an object that is there already may be replaced.")] = True,
+        call: Call,
     ) -> Written:
         """Write an object: text as it is, everything else as JSON."""
         content = body.encode() if isinstance(body, str) else json.dumps(body, ensure_ascii=False).encode()
@@ -133,6 +148,6 @@ class Put:
                 raise
             there = self._aws.ask("head_object", call, Bucket=request["Bucket"], Key=request["Key"])
             if there.get("Metadata", {}).get(_KEY) != call.idempotency_key:
-                told = f"{request['Bucket']}/{request['Key']} exists already and `overwrite` is false."
-                raise PermanentFailure(told) from None
+                told = f"{request['Bucket']}/{request['Key']} exists already and `overwrite` is false"
+                raise PermanentFailure(f"{told}. Write under another key, or say `overwrite: true`.") from None
             return there

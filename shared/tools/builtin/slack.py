@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import PermanentFailure
 from shared.tools import client, guard
@@ -37,7 +37,14 @@ class Slack:
     def __init__(self, means: Means) -> None:
         self._means = means
 
-    def post(self, *, url: str, text: str, blocks: list[Any] | None = None, call: Call) -> Posted:
+    def post(
+        self,
+        *,
+        url: Annotated[str, Doc("The channel's incoming webhook, a secret.")],
+        text: Annotated[str, Doc("The message; beside `blocks`, what notifications show.")],
+        blocks: Annotated[list[Any] | None, Doc("The message as blocks of Slack's Block Kit.")] = None,
+        call: Call,
+    ) -> Posted:
         """Post a message to the Slack channel of an incoming webhook."""
         net = self._means.net(call)
         target = guard.target_of(url, net.allowed)

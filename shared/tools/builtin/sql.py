@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import UnclearAnswer
 from shared.tools.aws import Aws
@@ -40,11 +40,11 @@ class Sql:
     def query(
         self,
         *,
-        cluster_arn: str,
-        secret_arn: str,
-        database: str,
-        sql: str,
-        parameters: Parameters | None = None,
+        cluster_arn: Annotated[str, Doc("ARN of the Aurora cluster.")],
+        secret_arn: Annotated[str, Doc("ARN of the secret with the database user's password.")],
+        database: Annotated[str, Doc("Name of the database.")],
+        sql: Annotated[str, Doc("One statement; `:name` stands for a parameter.")],
+        parameters: Annotated[Parameters | None, Doc("Values of the parameters by name.")] = None,
         call: Call,
     ) -> Rows:
         """Run one SQL statement; values are parameters, `:name` in its text."""
