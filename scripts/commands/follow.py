@@ -117,7 +117,8 @@ def _way_on(run: str, page: Page, child: str, *, until_human: bool) -> list[str]
     """Return what a person can do, where one is needed as of this page: for the run, or for a run below it."""
     if child:
         return [f"  [yellow]●[/] run {child} waits for a person: {COMMAND} runs show {child}"]
-    asks = [event for event in page.events if event["type"] in ASKING]
+    # Who was told what to do when the gate opened is not told again with every reminder and tier.
+    asks = [event for event in page.events if event["type"] in ASKING - {"gate_reminded", "gate_escalated"}]
     if not asks or until_human or page.state not in HUMAN:
         return []
     return [f"  [dim]{way_on(run, page.state, _reason(asks))}[/]"]

@@ -176,13 +176,15 @@ def estimates(manifest: Manifest, history: Iterable[Usage]) -> tuple[Estimate, .
 def _walk(graph: Manifest | Body, prefix: str) -> Iterable[tuple[str, StepPlan]]:
     for name, plan in graph.steps.items():
         yield f"{prefix}{name}", plan
+        if plan.turns:
+            yield f"{prefix}{name}/turn", plan.turns.turn
         if plan.body:
             yield from _walk(plan.body, f"{prefix}{name}/")
 
 
 def _estimate(path: str, plan: StepPlan, known: list[Usage]) -> Estimate | None:
     models = [str(model) for model in plan.spec.get("model") or ()] or [""]
-    asks = plan.type == "agent" or (plan.type == "router" and plan.spec.get("strategy") == "llm")
+    asks = plan.type in {"agent", "turn"} or (plan.type == "router" and plan.spec.get("strategy") == "llm")
     # What its first model has used; of others, only where that one was never asked.
     best = max(known, key=lambda each: (each.model == models[0], each.count), default=None)
     if best:

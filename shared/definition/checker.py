@@ -143,7 +143,10 @@ def _widened(text: str, edits: list[int], at: int) -> tuple[str, list[int]]:
 
 
 def _problems(text: str, edits: list[int], told: str, names: Names) -> list[Problem]:
-    found = [_problem(text, offset, message, names) for offset, message in _errors(text, told)]
+    errors = _errors(text, told)
+    # What cannot be read after the first such place is mostly its consequence.
+    first = [error for error in errors if error[1].startswith("Syntax error")][:1]
+    found = [_problem(text, offset, message, names) for offset, message in first or errors]
     shifted = [
         Problem(one.offset - 2 * sum(edit < one.offset for edit in edits), one.message, one.remedy) for one in found
     ]

@@ -36,6 +36,7 @@ _WORDS = {
     **dict.fromkeys(("min", "max", "sum", "abs", "round", "floor", "ceil"), _NOT_HERE),
     **dict.fromkeys(("upper", "lower", "toUpperCase", "toLowerCase", "trim", "strip", "split", "join"), _NOT_HERE),
     **dict.fromkeys(("any", "some"), "Write list.exists(one, condition)."),
+    "not": "Write `!` for not.",
     "every": "Write list.all(one, condition).",
 }
 _NAMES = {

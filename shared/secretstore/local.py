@@ -34,5 +34,7 @@ class EnvironmentSecrets(Secrets):
     def _read(self, name: str) -> str:
         value = self._given.get(f"{PREFIX}{name.upper()}")
         if not value:
-            raise PermanentFailure(f"There is no secret {name}. Set the environment variable {PREFIX}{name.upper()}.")
+            raise PermanentFailure(
+                f"There is no secret {name}. Set the environment variable {PREFIX}{name.upper()} and start the command again."
+            )
         return value

@@ -72,8 +72,10 @@ def classified(tool: str) -> Generator[None]:
     except boto.ClientError as error:
         raise _refusal(tool, error) from None
     except _NOBODY as error:
-        told = f"{tool} needs AWS credentials and a region, and finds none: {error}"
-        raise PermanentFailure(f"{told} In a run of a file, your own are used: aws configure, AWS_PROFILE.") from None
+        told = f"{tool} needs AWS credentials and a region, and finds none: {str(error).rstrip('.')}."
+        raise PermanentFailure(
+            f"{told} In a run of a file, your own are used: aws configure, AWS_PROFILE, AWS_REGION."
+        ) from None
     except _NOT_SENT as error:
         raise Unreached(f"{tool} cannot reach AWS: {error}") from None
     except boto.ReadTimeoutError:

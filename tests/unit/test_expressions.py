@@ -307,6 +307,7 @@ def test_conditions_that_fit_are_bool(expression):
         ("true and true", 5, "`and` cannot stand here", "`&&`"),
         ("true or true", 5, "`or` cannot stand here", "`||`"),
         ("not true", 4, "`true` cannot stand here", "`!`"),
+        ("not(true)", 0, "unknown function 'not'", "`!`"),
         ("1 if true else 2", 2, "`if` cannot stand here", "condition ? one : other"),
         ("steps.a.output.name is null", 20, "`is` cannot stand here", "value == null"),
         ("1 <> 2", 3, "`>` cannot stand here", "`!=`"),
@@ -334,6 +335,11 @@ def test_a_macro_with_too_little_is_shown_as_it_is_written():
     problems = check_expression("steps.a.output.lines.all(one)", names()).problems
     remedies = {problem.message: problem.remedy for problem in problems}
     assert remedies["unknown function 'all'"] == "Write `list.all(one, condition)`."
+
+
+def test_only_the_first_place_that_cannot_be_read_is_told():
+    (problem,) = check_expression("steps.a.output.name = 'x'", names()).problems
+    assert (problem.offset, problem.message, problem.remedy) == (20, "`=` cannot stand here", "Compare with `==`.")
 
 
 def test_several_problems_of_one_expression_come_at_once():

@@ -84,7 +84,7 @@ def gate_tiers(context: Context) -> Iterator[Told]:
             twice = [role for number, role in enumerate(tier.to) if role in known or role in tier.to[:number]]
             if twice:
                 told = f"{listed(dict.fromkeys(twice))} may decide already"
-                yield (*at, "to"), told, "Name each role once: who may decide goes on to."
+                yield (*at, "to"), told, "Name each role once: whoever may decide still may in every later tier."
             before, known = max(before, tier.after), known | {*tier.to}
 
 
