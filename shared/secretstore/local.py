@@ -34,7 +34,6 @@ class EnvironmentSecrets(Secrets):
     def _read(self, name: str) -> str:
         value = self._given.get(f"{PREFIX}{name.upper()}")
         if not value:
-            raise PermanentFailure(
-                f"There is no secret {name}. Set the environment variable {PREFIX}{name.upper()} and start the command again."
-            )
+            how = f"Set the environment variable {PREFIX}{name.upper()} and start the command again."
+            raise PermanentFailure(f"There is no secret {name}. {how}")
         return value

@@ -9,7 +9,7 @@ import pytest
 from shared.budget import history
 from shared.budget.history import UNKNOWN_REQUEST, Usage, estimates
 from shared.ledger.records import Event, Head, Run, run_partition
-from shared.manifest import Body, Limits, Manifest, StepPlan
+from shared.manifest import Body, Limits, Manifest, StepPlan, Turns
 from shared.ports import Key, Write
 from shared.runtime.runs import listed
 from shared.values import Value
@@ -109,3 +109,12 @@ def test_without_history_a_model_step_is_taken_for_ten_cents_and_a_tool_for_its_
     free = StepPlan("set", "transform", spec={"set": {}})
     found = estimates(manifest(tool, inside, free), ())
     assert [(one.path, one.usd, one.attempts) for one in found] == [("post", 7, 0), ("each/draft", UNKNOWN_REQUEST, 0)]
+
+
+def test_an_agent_with_tools_costs_what_its_turns_do():
+    turn = StepPlan("turn", "turn", spec={"model": ["m", "n"]})
+    helped = StepPlan("serve", "turns", turns=Turns(turn, {}, 6, 8))
+    (found,) = estimates(manifest(helped), [])
+    assert (found.path, found.model, found.usd) == ("serve/turn", "m", UNKNOWN_REQUEST)
+    (found,) = estimates(manifest(helped), [Usage(path="serve/turn", model="m").plus(70, 7)])
+    assert (found.path, found.usd, found.attempts) == ("serve/turn", 70, 1)
