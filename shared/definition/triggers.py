@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StrictBool, WithJsonSchema
 
-from shared.definition.cron import Cron, CronFault
+from shared.definition.cron import Cron, CronFault, normal
 from shared.definition.fields import Identifier, NonEmpty  # noqa: TC001 - pydantic reads them
 from shared.definition.names import SECRET_NAME, TENANT_NAME
 
@@ -36,13 +36,14 @@ def _secret_name(value: str) -> str:
 
 
 def _cron(value: Any) -> Any:
-    """Read the expression once, so that what cannot be read is told at its place."""
-    if isinstance(value, str):
-        try:
-            Cron.parse(value)
-        except CronFault as fault:
-            raise ValueError(str(fault)) from None
-    return value
+    """Return the expression as it is deployed; what cannot be read is told at its place."""
+    if not isinstance(value, str):
+        return value
+    try:
+        Cron.parse(value)
+        return normal(value)
+    except CronFault as fault:
+        raise ValueError(str(fault)) from None
 
 
 def _pattern(value: Any) -> Any:
