@@ -32,7 +32,8 @@ Told = tuple["Path", str, str]
 class Context:
     """What rules look at. ``tools`` and ``models`` are those that steps may name, ``workflows`` the other workflows.
 
-    ``today`` (in UTC) tells which times are over. None in ``workflows``, or in ``servers`` (of MCP), means that they are not known.
+    None in ``workflows``, or in ``servers`` (of MCP), means that they are not known. ``today`` (in UTC) tells which
+    times are over.
     """
 
     loaded: Loaded
