@@ -236,7 +236,7 @@ def _request(published: "Published", data: Any, options: Options) -> "StartReque
         return replace(own, input=dict(data))
     made = rehearsed(published, options.trigger, data)
     occurrence = options.key or made.occurrence  # the same key is the same thing happening again
-    return replace(own, trigger=made.trigger, input=made.input, trigger_name=made.trigger_name, occurrence=occurrence)
+    return replace(own, trigger=made.trigger, input=made.input, trigger_id=made.trigger_id, occurrence=occurrence)
 
 
 def _begin(opened: Session, published: "Published", request: "StartRequest", options: Options) -> tuple[str, bool]:

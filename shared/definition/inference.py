@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _RUN = {"id": STRING, "workflow": STRING, "version": Shape("int64"), "tenant": STRING}
 _STEP = {"status": STRING, "error": ANY_OBJECT}
-_STARTED = {"kind": STRING, "name": STRING, "id": STRING}
+_STARTED = {"kind": STRING, "id": STRING, "occurrence": STRING}
 _TEXTS = Shape("map", STRING)
 _HAPPENED: dict[Kind, dict[str, Shape]] = {
     "webhook": {**_STARTED, "body": DYN, "headers": _TEXTS},

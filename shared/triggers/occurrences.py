@@ -21,7 +21,8 @@ class Occurrence:
     """Something that happened, for one trigger of one workflow.
 
     ``id`` tells it from everything else that happens to this trigger, and is the same however often it is delivered.
-    ``seen`` is what the trigger's ``input`` reads as ``trigger``, besides ``kind``, ``name`` and ``id``.
+    ``seen`` is what the trigger's ``input`` reads as ``trigger``, besides ``kind``, ``id`` (the trigger's) and
+    ``occurrence`` (this one's).
     """
 
     workflow: str
@@ -32,7 +33,7 @@ class Occurrence:
 
     def names(self) -> dict[str, Any]:
         """Return the names that the trigger's ``input`` may use."""
-        return {"trigger": {"kind": self.kind, "name": self.trigger, "id": self.id, **self.seen}}
+        return {"trigger": {"kind": self.kind, "id": self.trigger, "occurrence": self.id, **self.seen}}
 
 
 def of_webhook(workflow: str, trigger: str, id_: str, body: Any, headers: Mapping[str, str]) -> Occurrence:

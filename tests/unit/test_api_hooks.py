@@ -54,12 +54,12 @@ def test_a_signed_webhook_starts_a_run_that_says_what_started_it():
     answer = send(made, {"document": "x"})
     assert (answer.status, answer.headers["location"]) == (201, f"../../runs/{data(answer)['run']}")
     run = data(ask(made, "GET", f"/v1/runs/{data(answer)['run']}"))
-    assert (run["tenant"], run["trigger"], run["trigger_name"], run["occurrence"], run["initiator"], run["input"]) == (
+    assert (run["tenant"], run["trigger"], run["trigger_id"], run["occurrence"], run["initiator"], run["input"]) == (
         *(TENANT, "webhook", "erp", "msg_1", "webhook:erp"),
         {"document": "x"},
     )
     told = data(ask(made, "GET", f"/v1/runs/{run['id']}/events"))["events"][0]["data"]
-    assert (told["trigger_name"], told["occurrence"]) == ("erp", "msg_1")
+    assert (told["trigger_id"], told["occurrence"]) == ("erp", "msg_1")
 
 
 def test_one_webhook_id_makes_one_run_whatever_else_it_says():

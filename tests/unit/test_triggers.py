@@ -13,9 +13,11 @@ from shared.budget.tenant import set_limits
 from shared.compiler import compile_loaded
 from shared.definition.loader import load_text
 from shared.errors import NotFound, TenantBudgetExceeded, TransientFailure, UnfitInput
+from shared.ledger.definitions import DefinitionTable
+from shared.ledger.keys import latest_key, version_key
 from shared.ledger.records import Run, run_partition
 from shared.manifest import Manifest, Trigger
-from shared.ports import Key
+from shared.ports import Key, Write
 from shared.runtime.journal import Journal
 from shared.runtime.scope import Scope
 from shared.tenants.register import missing
@@ -30,7 +32,7 @@ from shared.testing import (
 )
 from shared.triggers.aws import SqsDeadLetters
 from shared.triggers.occurrences import direct, of_event, of_schedule, of_webhook, queue_name, queued
-from shared.triggers.starting import TriggerHost, asked, fire, key, take, take_messages
+from shared.triggers.starting import TriggerHost, fire, key, take, take_messages
 
 TEXT = """workflow: in-take
 input: {type: object, required: [doc], additionalProperties: false, properties: {doc: {type: string}}}
@@ -39,7 +41,7 @@ triggers:
   - event: {id: uploaded, tenant: acme, pattern: {source: [app.uploads]}}
   - queue: {id: intake, input: {doc: "${ trigger.body.text }"}}
   - queue: {id: by_tenant, tenant_by_group: true}
-steps: {a: {type: transform, set: {x: "${ trigger.kind + '/' + trigger.name + '/' + trigger.id }"}}}
+steps: {a: {type: transform, set: {x: "${ trigger.kind + '/' + trigger.id + '/' + trigger.occurrence }"}}}
 """
 EVENT = {"id": "e-1", "source": "app.uploads", "detail-type": "Uploaded", "time": "2026-11-30T11:00:00Z"}
 
@@ -126,7 +128,7 @@ def test_a_schedule_starts_one_run_for_its_time():
     run, again = take(made, direct(call), call), take(made, direct(call), call)
     assert run == again
     known = facts(made, run)
-    assert (known.trigger, known.trigger_name, known.occurrence) == ("schedule", "nightly", "2026-11-30T01:00:00Z")
+    assert (known.trigger, known.trigger_id, known.occurrence) == ("schedule", "nightly", "2026-11-30T01:00:00Z")
     assert given(made, run) == {"doc": "of 2026-11-30T01:00:00Z"}
     assert take(made, direct({**call, "time": "2026-12-01T01:00:00Z"}), call) != run
     assert len(made.engine.executions) == 2
@@ -144,7 +146,7 @@ def test_steps_know_what_has_started_their_run():
     run, _ = fire(made, queued("prod", message({"text": "x"})))
     journal = Journal(made.store, made.clock, "default", run)
     names = Scope(journal.read(["RUN"]), made.blobs, MANIFEST).names["trigger"]
-    assert names == {"kind": "queue", "name": "intake", "id": "m-1", "initiator": "queue:intake"}
+    assert names == {"kind": "queue", "id": "intake", "occurrence": "m-1", "initiator": "queue:intake"}
 
 
 def test_triggers_and_workflows_do_not_share_occurrences():
@@ -157,11 +159,53 @@ def test_triggers_and_workflows_do_not_share_occurrences():
     assert len(ids) == 8
 
 
+def published(*manifests):
+    """Return a table that holds them as versions 1, 2, ... of the workflow."""
+    store = MemoryStore()
+    for version, one in enumerate(manifests, 1):
+        facts_ = {"version": version, "hash": one.hash, "version_arn": f"machine:{version}", "workflow": one.workflow}
+        store.commit([Write(version_key("in-take", version), {**facts_, "manifest": json.dumps(one.to_json())}, None)])
+    store.commit([Write(latest_key("in-take"), {"workflow": "in-take", "version": len(manifests)}, None)])
+    return DefinitionTable(store)
+
+
 def test_the_newest_version_maps_and_the_run_is_pinned_to_it():
-    made = host()
-    published = made.definitions.published("in-take")
-    request = asked(published, queued("prod", message({"text": "x"})))
-    assert (request.version, request.input, request.initiator) == (1, {"doc": "x"}, "queue:intake")
+    newest = manifest(TEXT.replace("body.text", "body.other"))
+    made = replace(host(), definitions=published(MANIFEST, newest))
+    run, _ = fire(made, queued("prod", message({"text": "old", "other": "new"})))
+    known = facts(made, run)
+    assert (known.version, known.hash, given(made, run)) == (2, newest.hash, {"doc": "new"})
+    assert [machine for machine, _ in made.engine.executions] == ["machine:2"]
+
+
+DEEP = """workflow: in-take
+triggers:
+  - queue: {id: intake, input: {doc: "${ trigger.body.text }"}}
+  - queue: {id: whole}
+  - queue: {id: part, input: {doc: "${ trigger.body.doc }"}}
+steps: {a: {type: transform, set: {x: 1}}}
+"""
+
+
+@pytest.mark.parametrize("trigger", ["intake", "whole", "part"])
+def test_what_is_nested_too_deeply_starts_a_run_or_becomes_a_dead_letter(trigger):
+    """It was delivered again and again: a body can be read that cannot be mapped, or not be kept."""
+    made = host(manifest(DEEP))
+    bodies = [f'{{"doc": "x", "text": {"[" * depth}{"]" * depth}}}' for depth in range(100, 970, 15)]
+    records = [message(body, trigger, f"m-{number}") for number, body in enumerate(bodies)]
+    assert take_messages(made, records) == []
+    assert len(made.engine.executions) > 10
+    assert len(made.dead_letters.letters) + len(made.engine.executions) == len(records)
+
+
+def test_a_trigger_whose_tenant_has_changed_asks_for_a_run_of_its_new_tenant():
+    """What a tenant has been asked for is kept with the tenant, as its runs are: nobody looks into another's."""
+    made, event = host(), {**EVENT, "detail": {"doc": "x"}}
+    run, _ = fire(made, of_event("in-take", "uploaded", event))
+    changed = replace(made, definitions=FixedDefinitions(manifest(TEXT.replace("tenant: acme, ", ""))))
+    other, new = fire(changed, of_event("in-take", "uploaded", event))
+    assert (new, facts(made, run, "acme").id, facts(made, other).id) == (True, run, other)
+    assert fire(changed, of_event("in-take", "uploaded", event)) == (other, False)
 
 
 # what can never start a run
@@ -209,7 +253,7 @@ def test_a_tenant_that_nobody_has_set_up_gets_no_runs():
 def test_a_message_that_names_its_tenant_starts_that_ones_run():
     made = host()
     record = message({"doc": "x"}, "by_tenant", MessageGroupId="acme")
-    assert facts(made, take(made, queued("prod", record), record), "acme").trigger_name == "by_tenant"
+    assert facts(made, take(made, queued("prod", record), record), "acme").trigger_id == "by_tenant"
 
 
 def test_what_may_pass_is_delivered_again():
@@ -325,16 +369,50 @@ def test_a_dead_letter_of_an_event_is_the_whole_call(sqs):
     assert attributes == {"reason": "-"}
 
 
+ABOUT = {"workflow": "in-take", "trigger": "intake", "occurrence": "m-1", "reason": "unfit_input: why"}
+TEXT_OWN = {"stringValue": "x", "dataType": "String"}
+
+
+def letter(sqs, own):
+    SqsDeadLetters(*sqs).put({**message("x"), "messageAttributes": own}, ABOUT)
+    (found,) = sqs[0].receive_message(QueueUrl=sqs[1], MessageAttributeNames=["All"])["Messages"]
+    return found["MessageAttributes"]
+
+
+def test_a_letter_keeps_numbers_and_binary_attributes_as_they_were(sqs):
+    own = {
+        "raw": {"binaryValue": "AAE=", "dataType": "Binary.png"},
+        "n": {"stringValue": "5", "dataType": "Number"},
+        **{f"a{number}": TEXT_OWN for number in range(4)},
+    }
+    found = letter(sqs, own)
+    assert (found["raw"]["DataType"], found["raw"]["BinaryValue"]) == ("Binary.png", b"\x00\x01")
+    assert (found["n"]["DataType"], found["n"]["StringValue"]) == ("Number", "5")
+    assert len(found) == 10
+
+
 @pytest.mark.parametrize(
     "own",
     [
-        {f"a{number}": {"stringValue": "x", "dataType": "String"} for number in range(10)},
-        {"raw": {"binaryValue": "AAE=", "dataType": "Binary"}},
+        {"reason": TEXT_OWN, "workflow": TEXT_OWN, "kind": TEXT_OWN},
+        {f"a{number}": TEXT_OWN for number in range(7)},
+        {"raw": {"binaryValue": "AAE=", "dataType": "Binary"}, **{f"a{number}": TEXT_OWN for number in range(9)}},
     ],
 )
-def test_a_message_that_a_letter_cannot_hold_whole_stays_in_its_queue(sqs, own):
-    with pytest.raises(TransientFailure):
-        SqsDeadLetters(*sqs).put({**message("x"), "messageAttributes": own}, {"reason": "r"})
+def test_attributes_that_cannot_stand_beside_ours_stand_in_one_and_never_replace_ours(sqs, own):
+    found = letter(sqs, own)
+    assert {name: found[name]["StringValue"] for name in ABOUT} == ABOUT
+    assert set(found) == {*ABOUT, "attributes"}
+    assert json.loads(found["attributes"]["StringValue"]) == own
+
+
+def test_a_letter_that_cannot_be_kept_is_not_announced_each_time():
+    made, record = host(), message("no object")
+    made.dead_letters.failure = TransientFailure("no")
+    for _ in range(3):
+        with pytest.raises(TransientFailure):
+            take(made, queued("prod", record), record)
+    assert made.events.announced == []
 
 
 def test_a_queue_that_takes_nothing_is_a_failure_that_may_pass(sqs):
