@@ -1,4 +1,9 @@
-"""The endpoint of webhooks: signed instead of authenticated, and silent about what exists."""
+"""The endpoint of webhooks: signed instead of authenticated, and silent about what exists.
+
+Silent with one exception: while Secrets Manager does not answer, or has not been allowed to, a webhook that exists gets
+503, so that its sender tries again, and one that does not 401. Names of workflows and triggers are no secrets; whoever
+knows them still starts nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import TYPE_CHECKING
 from shared.api import inputs
 from shared.api.runs import answered, started
 from shared.api.web import TooLarge
-from shared.errors import NotFound, PermanentFailure
+from shared.errors import NotFound, PermanentFailure, Unverified
 
 if TYPE_CHECKING:
     from shared.api.host import ApiHost, Call
@@ -44,8 +49,6 @@ def receive(host: ApiHost, call: Call) -> Response:
 
 def _hook(host: ApiHost, call: Call) -> tuple[Published, Trigger]:
     """Return the webhook that the path names. Raises Unverified: who has not signed is not told what there is."""
-    from shared.triggers.signatures import Unverified  # noqa: PLC0415 - as above
-
     try:
         published = host.definitions.published(inputs.workflow_name(call.names["workflow"]))
     except NotFound:
@@ -58,7 +61,7 @@ def _hook(host: ApiHost, call: Call) -> tuple[Published, Trigger]:
 
 def _secrets(host: ApiHost, trigger: Trigger) -> str:
     """Return the newest value of the secret. Raises Unverified when there is none, TransientFailure."""
-    from shared.triggers.signatures import LOG, Unverified  # noqa: PLC0415 - as above
+    from shared.triggers.signatures import LOG  # noqa: PLC0415 - as above
 
     name = str(trigger.spec["secret"])
     try:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GROUP = "MessageGroupId"
+SIGNED_HEADERS = {"webhook-id": 200, "webhook-timestamp": 20, "webhook-signature": 4000}
+"""The headers of a signed request, and how many characters each has at most."""
 _SYSTEM = (GROUP, "SentTimestamp")
 _SECRET_HEADER = re.compile(r"auth|cookie|signature|secret|token|api-?key|credential|session", re.IGNORECASE)
 """Headers that may carry what only sender and receiver should know: no run sees them."""
