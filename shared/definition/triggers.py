@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StrictBool, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, StrictBool, WithJsonSchema
 
 from shared.definition.cron import Cron, CronFault, normal
-from shared.definition.fields import Identifier, NonEmpty  # noqa: TC001 - pydantic reads them
+from shared.definition.fields import Identifier, Model, NonEmpty
 from shared.definition.names import SECRET_NAME, TENANT_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-class Model(BaseModel):
-    """Base of everything in a workflow file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 def _tenant(value: str) -> str:

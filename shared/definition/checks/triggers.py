@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from shared.definition.triggers import Kind, Start
     from shared.definition.yaml_tree import Path
 
-LONGEST_QUEUE = 57
-"""Characters of a workflow's and a trigger's name together: with `signalbox-<env>-` and the `-` between them a queue's
-name has at most 80. Source: SQS quotas, "Queue name"."""
+LONGEST_QUEUE = 56
+"""The most characters of a workflow's and a trigger's name together: with `signalbox-`, an environment's name of at
+most 12, and a `-` after it and between them, a queue's has 80. Source: SQS quotas, "Queue name"."""
 
 
 def _all(context: Context) -> Iterator[tuple[Path, Kind, Start]]:
@@ -59,9 +59,9 @@ def trigger_queue(context: Context) -> Iterator[Told]:
     """The queue's name is not too long for SQS, and one field says whose its runs are."""
     for path, _, start in _all(context):
         length = len(context.workflow.workflow) + len(start.id)
-        if isinstance(start, Queue) and length >= LONGEST_QUEUE:
+        if isinstance(start, Queue) and length > LONGEST_QUEUE:
             told = f"the names of the workflow and of this trigger have {length} characters together"
-            remedy = f"A queue is named after both: shorten one, to fewer than {LONGEST_QUEUE} together."
+            remedy = f"A queue is named after both: shorten one, to at most {LONGEST_QUEUE} together."
             yield (*path, "id"), told, remedy
         if isinstance(start, Queue) and start.tenant_by_group and "tenant" in start.model_fields_set:
             told = "`tenant` and `tenant_by_group` both say whose the runs are"
@@ -100,7 +100,7 @@ def trigger_pattern(context: Context) -> Iterator[Told]:
         source = "" if found else of_ours(start.pattern)
         if source:
             told = f"this matches events of `{source}` that every run causes: runs would start runs without end"
-            remedy = "Name another source, or in `detail` the `stateMachineArn` of a machine that is not ours."
+            remedy = "Name another source, or in `detail` the `stateMachineArn` of a machine that is not Signalbox's."
             yield at, told, remedy
 
 
@@ -119,8 +119,8 @@ def trigger_input(context: Context) -> Iterator[Told]:
             missing = start.model_copy(update={"input": DEFAULT_INPUT[kind]})
             entry = context.workflow.triggers[int(path[1])].model_copy(update={kind: missing})
             (field,) = of_triggers((entry,), context.scopes[0])
-            for _, told, remedy in input_faults(context, field, wanted, context.workflow.workflow):
-                yield path, told, remedy.replace("Add `", "Add `input` with `")
+            for _, told, remedy in input_faults(context, field, wanted, context.workflow.workflow, "`input` with "):
+                yield path, told, remedy
 
 
 def _uses_others(field: Field) -> bool:
