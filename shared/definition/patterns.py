@@ -199,8 +199,8 @@ def _may_match(pattern: Mapping[str, Any], event: Mapping[str, str]) -> bool:
     if any(key in pattern and not _one_fits(pattern[key], event[key]) for key in event):
         return False
     inner = cast("dict[str, Any]", pattern["detail"]) if isinstance(pattern.get("detail"), dict) else {}
-    named = [each for each in (pattern.get("resources"), inner.get("stateMachineArn")) if isinstance(each, list)]
-    if any(not _may_be_ours(matchers, event) for matchers in named):
+    named = (pattern.get("resources"), inner.get("stateMachineArn"))
+    if any(isinstance(each, list) and not _may_be_ours(cast("list[Any]", each), event) for each in named):
         return False
     parts = cast("list[dict[str, Any]]", pattern.get(_OR, []))
     return not parts or any(_may_match(part, event) for part in parts)
@@ -216,14 +216,17 @@ def _may_be_ours(matchers: list[Any], event: Mapping[str, str]) -> bool:
 def _may_be_arn(matcher: Any) -> bool:
     if not isinstance(matcher, dict):
         return isinstance(matcher, str) and matcher.count(":") >= _COLONS and _may_begin(matcher, str)
-    ((name, operand),) = cast("dict[str, Any]", matcher).items()
-    if isinstance(operand, dict) and name == "prefix":
-        return _may_begin(str(cast("dict[str, Any]", operand)["equals-ignore-case"]), str.lower)
-    if name == "equals-ignore-case":
-        return operand.count(":") >= _COLONS and _may_begin(operand, str.lower)
-    if name in {"prefix", "wildcard"}:
-        return _may_begin(operand.partition("*")[0] if name == "wildcard" else operand, str)
-    return matcher != {"exists": False}  # of a suffix, or of all but some, it cannot be told
+    match cast("dict[str, Any]", matcher):
+        case {"prefix": {"equals-ignore-case": str(text)}}:
+            return _may_begin(text, str.lower)
+        case {"equals-ignore-case": str(text)}:
+            return text.count(":") >= _COLONS and _may_begin(text, str.lower)
+        case {"prefix": str(text)}:
+            return _may_begin(text, str)
+        case {"wildcard": str(text)}:
+            return _may_begin(text.partition("*")[0], str)
+        case other:
+            return other != {"exists": False}  # of a suffix, or of all but some, it cannot be told
 
 
 _ARN = (("arn",), (), ("states",), (), (), ("stateMachine", "execution", "express"), _NAMES)
