@@ -171,6 +171,7 @@ def api_host() -> ApiHost:
         unwind_machine=environment.unwind_machine,
         secrets=_secrets(environment),
         environment=environment.environment,
+        schedules=environment.schedules,
     )
 
 

@@ -24,6 +24,7 @@ from shared.models.prices import prices
 from shared.plan import plan, with_wakes
 from shared.tools.builtin import with_builtins
 from shared.tools.registry import ToolError, load_tools
+from shared.triggers.occurrences import queue_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,6 +42,7 @@ __all__ = [
     "compile_file",
     "compile_loaded",
     "compile_manifest",
+    "queue_name",
     "unwind_machine",
 ]
 

@@ -5,7 +5,7 @@ SignalboxError
 ├── RequestRefused             a request is refused; carries an HTTP status and a stable code
 │   ├── InvalidRequest   400   ├── Unauthenticated 401   ├── Forbidden 403   ├── NotFound 404
 │   ├── MethodNotAllowed 405   ├── Conflict        409   ├── UnfitChanges 422   ├── UnfitInput 422
-│   └── TenantBudgetExceeded 402
+│   ├── TenantBudgetExceeded 402  └── Unverified   401
 ├── StoreConflict              a conditional write lost; re-read and decide again
 └── StepFailure                an attempt failed; carries its class, from which the cascade decides
     ├── StepTimeout  ├── RateLimited  ├── TransientFailure  ├── InvalidOutput  ├── PermanentFailure
@@ -93,6 +93,19 @@ class Unauthenticated(RequestRefused):
 
     status = 401
     code = "unauthenticated"
+
+
+class Unverified(RequestRefused):
+    """No such webhook, or no valid signature: which of them is not told."""
+
+    status = 401
+    code = "unverified"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no such webhook, or the request is not signed for it: webhook-id, webhook-timestamp (at most "
+            "five minutes away) and webhook-signature as Standard Webhooks says."
+        )
 
 
 class TenantBudgetExceeded(RequestRefused):

@@ -237,13 +237,15 @@ class ApprovalsEnvironment(Attesting):
 class ApiEnvironment(Attesting):
     """``api`` answers HTTP requests; it starts runs through ``start_function``, a version's ARN.
 
-    ``sweep_function`` is the ARN of the sweeper, which an admin may call between its times.
+    ``sweep_function`` is the ARN of the sweeper, which an admin may call between its times. ``schedules`` tells whether
+    those of the workflows are deployed.
     """
 
     tenants_table: str
     start_function: str
     sweep_function: str
     unwind_machine: str
+    schedules: bool = field(default=True, metadata={"codec": FLAG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

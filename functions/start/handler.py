@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_MORE = ("key", "version", "budget_mode", "trigger_name", "occurrence")
+_MORE = ("key", "version", "budget_mode", "trigger_id", "occurrence")
 
 
 @logger.inject_lambda_context(clear_state=True)

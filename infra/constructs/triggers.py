@@ -19,14 +19,17 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from shared import compiler
+
 if TYPE_CHECKING:
     from infra.stacks.engine import EngineStack
     from infra.stacks.workflows import Definition
-    from shared import compiler
 
 DELIVERIES = 5
 """How often a message is tried before SQS moves it to the dead letters."""
-_VISIBLE_AGAIN = Duration.seconds(6 * 60)
+TRIGGER_SECONDS = 60
+"""How long the function runs at most."""
+_VISIBLE_AGAIN = Duration.seconds(6 * TRIGGER_SECONDS)
 """Six times the function's time-out. Source: Lambda Developer Guide, "Using Lambda with Amazon SQS"."""
 _DAY = 86_400
 _SCHEDULE_TRIES = 185
@@ -51,16 +54,17 @@ class Triggers(Construct):
         self._role: iam.Role | None = None
         make = {"schedule": self._schedule, "event": self._rule, "queue": self._queue, "webhook": self._webhook}
         for trigger in definition.triggers:
-            make[trigger.kind](trigger)
+            # A scope of its own: no name of one trigger is then made into one of another, or of the role's.
+            make[trigger.kind](Construct(self, trigger.id), trigger)
 
     def _call(self, trigger: compiler.Trigger) -> dict[str, str]:
         return {"kind": trigger.kind, "workflow": self.workflow, "trigger": trigger.id}
 
-    def _webhook(self, trigger: compiler.Trigger) -> None:
+    def _webhook(self, scope: Construct, trigger: compiler.Trigger) -> None:
         url = f"{self.engine.data.public_url}/v1/hooks/{self.workflow}/{trigger.id}"
-        CfnOutput(self, f"{_title(trigger)}Url", value=url, description=f"Webhook {trigger.id} of {self.workflow}")
+        CfnOutput(scope, "Url", value=url, description=f"Webhook {trigger.id} of {self.workflow}")
 
-    def _schedule(self, trigger: compiler.Trigger) -> None:
+    def _schedule(self, scope: Construct, trigger: compiler.Trigger) -> None:
         if not self.settings.managed:
             return
         target = scheduler.CfnSchedule.TargetProperty(
@@ -75,8 +79,8 @@ class Triggers(Construct):
             ),
         )
         scheduler.CfnSchedule(
-            self,
-            _title(trigger),
+            scope,
+            "Schedule",
             description=f"Starts {self.workflow}",
             schedule_expression=f"cron({trigger.spec['cron']})",
             schedule_expression_timezone=trigger.spec["timezone"],
@@ -96,7 +100,7 @@ class Triggers(Construct):
     def _may(self, role: iam.Role, actions: tuple[str, ...], resource: str) -> None:
         role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[resource]))
 
-    def _rule(self, trigger: compiler.Trigger) -> None:
+    def _rule(self, scope: Construct, trigger: compiler.Trigger) -> None:
         # The event is filled in as it is, so it stands without quotes.
         call = json.dumps({**self._call(trigger), "event": WHOLE_EVENT}).replace(f'"{WHOLE_EVENT}"', WHOLE_EVENT)
         target = events.CfnRule.TargetProperty(
@@ -107,15 +111,15 @@ class Triggers(Construct):
         )
         pattern: dict[str, Any] = dict(trigger.spec["pattern"])
         about = f"Starts {self.workflow}"
-        events.CfnRule(self, _title(trigger), description=about, event_pattern=pattern, targets=[target])
+        events.CfnRule(scope, "Rule", description=about, event_pattern=pattern, targets=[target])
 
-    def _queue(self, trigger: compiler.Trigger) -> None:
+    def _queue(self, scope: Construct, trigger: compiler.Trigger) -> None:
         dead = sqs.DeadLetterQueue(max_receive_count=DELIVERIES, queue=self.engine.trigger_letters)
         queue = sqs.Queue(
-            self,
-            _title(trigger),
-            # The function reads from it which trigger a message is for: shared/triggers/occurrences.py.
-            queue_name=f"{self.settings.prefix}-{self.workflow}-{trigger.id}",
+            scope,
+            "Queue",
+            # The function reads from it which trigger a message is for.
+            queue_name=compiler.queue_name(self.settings.name, self.workflow, trigger.id),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=self.settings.managed,
             retention_period=Duration.days(14),
@@ -123,16 +127,16 @@ class Triggers(Construct):
             dead_letter_queue=dead,
             removal_policy=RemovalPolicy.DESTROY,
         )
-        self._consume(trigger, queue)
-        CfnOutput(self, f"{_title(trigger)}Url", value=queue.queue_url, description=f"Queue of {self.workflow}")
+        self._consume(scope, queue)
+        CfnOutput(scope, "Url", value=queue.queue_url, description=f"Queue of {self.workflow}")
 
-    def _consume(self, trigger: compiler.Trigger, queue: sqs.Queue) -> None:
+    def _consume(self, scope: Construct, queue: sqs.Queue) -> None:
         # In this stack: the function's own would need the queues before they are there.
-        policy = iam.Policy(self, f"{_title(trigger)}Consumer", roles=[self.engine.trigger.role])
+        policy = iam.Policy(scope, "Consumer", roles=[self.engine.trigger.role])
         policy.add_statements(iam.PolicyStatement(actions=list(CONSUME), resources=[queue.queue_arn]))
         mapping = lambda_.CfnEventSourceMapping(
-            self,
-            f"{_title(trigger)}Messages",
+            scope,
+            "Messages",
             function_name=self.engine.trigger.function.function_arn,
             event_source_arn=queue.queue_arn,
             batch_size=10,
@@ -140,7 +144,3 @@ class Triggers(Construct):
             scaling_config=lambda_.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=_AT_ONCE),
         )
         mapping.node.add_dependency(policy)
-
-
-def _title(trigger: compiler.Trigger) -> str:
-    return "".join(part.capitalize() for part in trigger.id.split("_"))

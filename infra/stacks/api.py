@@ -97,6 +97,7 @@ class ApiStack(Stack):
             # Not a version: an export that another stack imports could never change to the next one.
             "sweep_function": self.sweep.function.function_arn,
             "unwind_machine": self.grants.unwind_machine,
+            "schedules": self.settings.managed,
         }
         api = self._function("api", ApiEnvironment, "the HTTP API", **own)
         self.grants.write(api, data.runs).search(api, data.runs, "by_workflow", "by_state", "pending")

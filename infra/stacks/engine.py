@@ -22,6 +22,7 @@ from aws_cdk import aws_stepfunctions as sfn
 
 from infra.constructs.function import Function, Runtime
 from infra.constructs.machine import machine
+from infra.constructs.triggers import TRIGGER_SECONDS
 from infra.grants import Grants
 from shared import compiler
 from shared.settings import (
@@ -78,7 +79,6 @@ _STEP_SECONDS = 900
 # A sweep ends before the next one begins.
 _SWEEP_SECONDS = 240
 _SWEEP_EVERY = Duration.minutes(5)
-TRIGGER_SECONDS = 60
 
 
 class EngineStack(Stack):
@@ -266,8 +266,9 @@ class EngineStack(Stack):
         self.grants.write(trigger, data.runs).read(trigger, data.definitions, data.tenants)
         self.grants.write_blobs(trigger, data.blobs).start(trigger, self.grants.machines)
         trigger.may("events:PutEvents", on=[data.bus.event_bus_arn]).may("sqs:SendMessage", on=[letters.queue_arn])
-        # One permission for the rules of all triggers, by the start of the names that CloudFormation gives them.
-        rules = f"arn:{self.partition}:events:{self.region}:{self.account}:rule/{self.settings.prefix}-*"
+        # One permission for the rules of all triggers, by the start of the names that CloudFormation gives them: their
+        # stack's.
+        rules = f"arn:{self.partition}:events:{self.region}:{self.account}:rule/{self.settings.prefix}-workflows-*"
         events_ = iam.ServicePrincipal("events.amazonaws.com")
         trigger.function.add_permission("Rules", principal=events_, source_arn=rules)
         letters.add_to_resource_policy(

@@ -102,9 +102,7 @@ def cdk_synth(cloud: LocalCloud, app: App, progress: Progress = print) -> Path:
         return out
     shutil.rmtree(out, ignore_errors=True)
     variables = {"CDK_OUTDIR": str(out), "CDK_CONTEXT_JSON": json.dumps(_context(app))}
-    phase = _Phase(
-        "synthesis", "Correct what it names; scripts/setup brings packages that are missing."
-    )
+    phase = _Phase("synthesis", "Correct what it names; scripts/setup brings packages that are missing.")
     _run(cloud, phase, app.command, app.folder, progress, variables)
     out.mkdir(exist_ok=True)
     (out / "inputs").write_text(inputs)

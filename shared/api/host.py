@@ -23,7 +23,8 @@ class ApiHost(Host):
 
     ``tokens`` is the tenants table and ``catalogue`` the definitions table, as stores. ``start`` hands a payload to the
     function that starts runs and returns its answer, ``sweep`` one to the sweeper. ``unwind_machine`` is that machine's
-    ARN. ``secrets`` are those that webhooks are signed with, ``environment`` is the deployment's name.
+    ARN. ``secrets`` are those that webhooks are signed with, ``environment`` is the deployment's name,
+    ``schedules`` tells whether it has those of the workflows.
     """
 
     tokens: Store
@@ -33,6 +34,7 @@ class ApiHost(Host):
     unwind_machine: str
     secrets: Secrets = NO_SECRETS
     environment: str = "local"
+    schedules: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.api.routes import ROUTES, Route
 from shared.api.schemas import SCHEMAS
+from shared.triggers.occurrences import SIGNED_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,13 +18,17 @@ VERSION = "1.0.0"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the document says of an operation: its answers by status, its body, its query and header parameters."""
+    """What the document says of an operation: its answers by status, its body, its query and header parameters.
+
+    ``signed`` = it needs no token but a signature; its headers are required then, and so is its body.
+    """
 
     summary: str
     answers: Mapping[int, str]
     body: str | None = None
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    signed: bool = False
 
 
 def _whole(low: int, high: int, default: int) -> dict[str, Any]:
@@ -48,10 +53,11 @@ OPERATIONS: dict[str, About] = {
         {201: "Started", 200: "Started"},
         body="Anything",
         headers={
-            "webhook-id": "The sender's id of what has happened.",
+            "webhook-id": "The sender's id of what has happened: printable ASCII without blanks and `.`.",
             "webhook-timestamp": "Seconds since 1970; at most five minutes away.",
             "webhook-signature": "`v1,` and the signature as Standard Webhooks says; several with blanks between.",
         },
+        signed=True,
     ),
     "listRuns": About(
         "Runs, newest first",
@@ -144,13 +150,13 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     if about.body:
         schema = {"schema": {"$ref": f"#/components/schemas/{about.body}"}}
-        needed = bool(SCHEMAS[about.body].get("required"))
+        needed = about.signed or bool(SCHEMAS[about.body].get("required"))
         operation["requestBody"] = {"required": needed, "content": {"application/json": schema}}
     return operation
 
 
 def _needs(route: Route, about: About) -> str:
-    if "webhook-signature" in about.headers:
+    if about.signed:
         return "Needs no token: the request is signed. 401 does not tell whether the webhook exists."
     return f"Needs the role `{route.role}`." if route.role else "Needs no token."
 
@@ -160,6 +166,10 @@ def _content(description: str, name: str, kind: str = "application/json") -> dic
     return {"description": description, "content": {kind: schema}}
 
 
+def _header(name: str) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": SIGNED_HEADERS.get(name, 200)}
+
+
 def _parameters(route: Route, about: About) -> list[dict[str, Any]]:
     named: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -167,7 +177,7 @@ def _parameters(route: Route, about: About) -> list[dict[str, Any]]:
     ]
     named += [{"name": name, "in": "query", "schema": dict(schema)} for name, schema in about.query.items()]
     named += [
-        {"name": name, "in": "header", "description": text, "schema": {"type": "string", "maxLength": 200}}
+        {"name": name, "in": "header", "required": about.signed, "description": text, "schema": _header(name)}
         for name, text in about.headers.items()
     ]
     return named

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from shared.api.web import Request, Response, json_response
-from shared.errors import MethodNotAllowed, RequestRefused, Unauthenticated
+from shared.errors import MethodNotAllowed, RequestRefused, Unauthenticated, Unverified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,7 +56,7 @@ def _headers(error: RequestRefused, request: Request) -> dict[str, str]:
     if isinstance(error, Unauthenticated):
         invalid = ', error="invalid_token"' if "authorization" in request.headers else ""
         return {"www-authenticate": f'Bearer realm="signalbox"{invalid}'}
-    if error.status == HTTPStatus.UNAUTHORIZED:
+    if isinstance(error, Unverified):
         return {"www-authenticate": "Standard-Webhooks"}
     return {"retry-after": "1"} if isinstance(error, Unavailable) else {}
 

@@ -51,16 +51,20 @@ def start(host: ApiHost, call: Call) -> Response:
         payload["budget_mode"] = inputs.choice_field(body, "budget_mode", get_args(BudgetMode))
         if payload["budget_mode"] == "audit":  # its limits, and those of its tenant, refuse nothing
             require(call.principal, "admin")
-    return started(host.start(payload))
+    return started(*answered(host.start(payload)))
 
 
-def started(answer: Mapping[str, Any]) -> Response:
-    """Answer with the run that ``start`` has named. Raises Relayed for its refusal."""
+def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the run that ``start`` has named, and whether it is new. Raises Relayed for its refusal."""
     _relay(answer)
-    run = str(answer["run"])
+    return str(answer["run"]), bool(answer["new"])
+
+
+def started(run: str, new: bool) -> Response:  # noqa: FBT001 - as ``answered`` gives them
+    """Answer with a run."""
     # Relative to /v1/workflows/<name>/runs and /v1/hooks/<name>/<trigger>, so that it holds under a path prefix too.
     headers = {"location": f"../../runs/{run}"}
-    return json_response(201 if answer["new"] else 200, {"run": run, "new": bool(answer["new"])}, headers)
+    return json_response(201 if new else 200, {"run": run, "new": new}, headers)
 
 
 def _relay(answer: Mapping[str, Any]) -> None:

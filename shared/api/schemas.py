@@ -58,7 +58,7 @@ _SUMMARY = {
     "state": _STATE,
     "initiator": _TEXT,
     "trigger": {"type": "string", "description": "api, cli, sub_workflow, webhook, schedule, event or queue."},
-    "trigger_name": {"type": ["string", "null"], "description": "The trigger of the workflow's file, if one did."},
+    "trigger_id": {"type": ["string", "null"], "description": "The trigger of the workflow's file, if one did."},
     "occurrence": {"type": ["string", "null"], "description": "The id of what happened, or the scheduled time."},
     "parent": {"type": ["string", "null"], "description": "`<run>|<path>` of the step whose child run this is."},
     "part": {

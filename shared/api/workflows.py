@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from shared.manifest import Trigger
     from shared.ports import Item, Key
 
-LOCAL = "local"
-"""The environment that deploys no schedules: its cloud knows no time zones, and not for when it calls."""
-
 
 def index(host: ApiHost, _call: Call) -> Response:
     """List the published workflows with their newest version."""
@@ -34,14 +31,14 @@ def index(host: ApiHost, _call: Call) -> Response:
 def show(host: ApiHost, call: Call) -> Response:
     """Show a workflow's newest version."""
     name = inputs.workflow_name(call.names["name"])
-    return json_response(200, _view(_version(host, name, _latest(host, name)), _latest(host, name), host.environment))
+    return json_response(200, _view(_version(host, name, _latest(host, name)), _latest(host, name), host))
 
 
 def version(host: ApiHost, call: Call) -> Response:
     """Show one version."""
     name = inputs.workflow_name(call.names["name"])
     given = inputs.whole_query({"n": call.names["n"]}, "n", default=1, low=1, high=999_999)
-    return json_response(200, _view(_version(host, name, given), _latest(host, name), host.environment))
+    return json_response(200, _view(_version(host, name, given), _latest(host, name), host))
 
 
 def estimates(host: ApiHost, call: Call) -> Response:
@@ -68,7 +65,7 @@ def _item(host: ApiHost, key: Key, what: str) -> Item:
     return item
 
 
-def _view(item: Item, latest: int, environment: str) -> dict[str, Any]:
+def _view(item: Item, latest: int, host: ApiHost) -> dict[str, Any]:
     manifest = Manifest.from_json(json.loads(item["manifest"]))
     return {
         "workflow": manifest.workflow,
@@ -81,16 +78,16 @@ def _view(item: Item, latest: int, environment: str) -> dict[str, Any]:
         "budget": _limits(manifest.budget),
         "max_parallel": manifest.max_parallel,
         "steps": [_step(manifest, name) for name in manifest.order],
-        "triggers": [_trigger(manifest.workflow, one, environment) for one in manifest.triggers],
+        "triggers": [_trigger(manifest.workflow, one, host) for one in manifest.triggers],
         "definition": item["definition"],
     }
 
 
-def _trigger(workflow: str, trigger: Trigger, environment: str) -> dict[str, Any]:
+def _trigger(workflow: str, trigger: Trigger, host: ApiHost) -> dict[str, Any]:
     own = {name: trigger.spec.get(name) for name in ("cron", "timezone", "pattern")}
     path = f"/v1/hooks/{workflow}/{trigger.id}" if trigger.kind == "webhook" else None
-    queue = queue_name(environment, workflow, trigger.id) if trigger.kind == "queue" else None
-    active = trigger.kind != "schedule" or environment != LOCAL
+    queue = queue_name(host.environment, workflow, trigger.id) if trigger.kind == "queue" else None
+    active = trigger.kind != "schedule" or host.schedules
     facts = {"id": trigger.id, "kind": trigger.kind, "tenant": trigger.tenant, "active": active}
     return {**facts, "path": path, "queue": queue, **own}
 

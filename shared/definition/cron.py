@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199
+LONGEST = 250
+"""Characters. Source: EventBridge Scheduler API Reference, ScheduleExpression: 256 with `cron()`."""
 _MONTHS = {
     name: number
     for number, name in enumerate(
@@ -49,7 +51,7 @@ class _Field:
         )
 
     def number(self, text: str) -> int:
-        found = self.names.get(text.upper())
+        found = self.names.get(text)
         if found is None and re.fullmatch(r"[0-9]{1,4}", text, re.ASCII):
             found = int(text)
         if found is None or not self.low <= found <= self.high:
@@ -62,7 +64,7 @@ class _Field:
 
     def _part(self, text: str) -> range:
         base, slash, step = text.partition("/")
-        if slash and not re.fullmatch(r"[1-9][0-9]{0,3}", step, re.ASCII):
+        if slash and not self._is_step(step):
             raise self.fault(text)
         start, dash, end = base.partition("-")
         if base == "*":
@@ -73,6 +75,9 @@ class _Field:
         if low > high:
             raise self.fault(text)
         return range(low, high + 1, int(step or 1))
+
+    def _is_step(self, text: str) -> bool:
+        return re.fullmatch(r"[1-9][0-9]{0,3}", text, re.ASCII) is not None and int(text) <= self.high - self.low
 
 
 _MINUTES = _Field("minute", 0, 59, {})
@@ -85,58 +90,42 @@ _YEAR = _Field("year", _FIRST_YEAR, _LAST_YEAR, {})
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """One expression, read. ``month_day`` and ``week_day`` stay texts: what they mean depends on the month."""
+    """One expression, read once. ``is_meant`` tells of a day what its two fields do: it depends on the month."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
-    month_day: str
     months: frozenset[int]
-    week_day: str
     years: frozenset[int]
+    is_meant: Callable[[date], bool]
 
     @classmethod
     def parse(cls, text: str) -> Cron:
         """Read the six fields. Raises CronFault."""
-        parts = text.split()
-        if text.strip().startswith(("cron(", "rate(", "at(")):
-            raise CronFault("write the six fields alone, without a word around them: `*/5 * * * ? *`")
-        if len(parts) != 6:  # noqa: PLR2004 - the six fields
-            raise CronFault(
-                f"expected six fields (minute, hour, day of month, month, day of week, year), not {len(parts)}: "
-                "`0 2 * * ? *` is every day at two"
-            )
-        minute, hour, month_day, month, week_day, year = parts
+        minute, hour, month_day, month, week_day, year = _six(text)
         if (month_day == "?") == (week_day == "?"):
             raise CronFault("exactly one of day of month (third) and day of week (fifth) is `?`, the other one counts")
-        _check_month_day(month_day)
-        _check_week_day(week_day)
         return cls(
-            _MINUTES.numbers(minute),
-            _HOURS.numbers(hour),
-            month_day.upper(),
-            _MONTH.numbers(month),
-            week_day.upper(),
-            _YEAR.numbers(year),
+            minutes=_MINUTES.numbers(minute),
+            hours=_HOURS.numbers(hour),
+            months=_MONTH.numbers(month),
+            years=_YEAR.numbers(year),
+            is_meant=_month_day(month_day) if week_day == "?" else _week_day(week_day),
         )
 
-    def matches(self, day: date) -> bool:
-        """Tell whether a day is meant."""
-        if day.year not in self.years or day.month not in self.months:
-            return False
-        return _is_week_day(self.week_day, day) if self.month_day == "?" else _is_month_day(self.month_day, day)
-
-    def days(self, first: date) -> Iterator[date]:
-        """Yield the days that are meant, from ``first`` to the end of its last year."""
-        for year in sorted(year for year in self.years if year >= first.year):
+    def days(self, first: date, years: Iterable[int]) -> Iterator[date]:
+        """Yield the days of some years that are meant, from ``first``."""
+        for year in sorted(years):
             for month in sorted(self.months):
                 for number in range(1, calendar.monthrange(year, month)[1] + 1):
                     day = date(year, month, number)
-                    if day >= first and self.matches(day):
+                    if day >= first and self.is_meant(day):
                         yield day
 
-    def never(self) -> bool:
-        """Tell whether no day in any of its years is meant, such as 30 February."""
-        return next(self.days(date(_FIRST_YEAR, 1, 1)), None) is None
+    def never(self, today: date) -> bool:
+        """Tell whether no day is meant from ``today``, such as 30 February, or one in years that are over."""
+        # Years that begin with the same day of the week and are as long have the same days: one of each is enough.
+        later = {(date(year, 1, 1).weekday(), calendar.isleap(year)): year for year in self.years if year > today.year}
+        return next(self.days(today, {*later.values(), *(self.years & {today.year})}), None) is None
 
     def upcoming(self, zone: str, after: datetime, most: int) -> list[datetime]:
         """Return the next ``most`` times after an aware ``after``, in UTC.
@@ -146,7 +135,8 @@ class Cron:
         return list(islice(self._times(ZoneInfo(zone), after), most))
 
     def _times(self, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-        for day in self.days(after.astimezone(zone).date() - timedelta(days=1)):
+        first = after.astimezone(zone).date() - timedelta(days=1)
+        for day in self.days(first, (year for year in self.years if year >= first.year)):
             for hour in sorted(self.hours):
                 for minute in sorted(self.minutes):
                     local = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
@@ -156,56 +146,70 @@ class Cron:
                         yield moment
 
 
-def _check_month_day(text: str) -> None:
-    if text in {"?", "*"} or text.upper() in {"L", "LW"}:
-        return
-    nearest = re.fullmatch(r"([0-9]{1,2})[Ww]", text, re.ASCII)
-    if nearest:
-        _MONTH_DAY.number(nearest[1])
-    else:
-        _MONTH_DAY.numbers(text)
+def normal(text: str) -> str:
+    """Return the expression as it is deployed: upper-case, with single blanks. Raises CronFault when it is too long."""
+    if len(text) > LONGEST:
+        raise CronFault(f"the expression has {len(text):,} characters: at most {LONGEST} can be deployed")
+    return " ".join(text.split()).upper()
 
 
-def _check_week_day(text: str) -> None:
-    if text in {"?", "*"} or text.upper() == "L":
-        return
-    marked = re.fullmatch(r"([0-9]|[A-Za-z]{3})(L|#[1-5])", text, re.ASCII | re.IGNORECASE)
-    if marked:
-        _WEEK_DAY.number(marked[1])
-    elif "/" in text:
-        raise _WEEK_DAY.fault(text)
-    else:
-        _WEEK_DAY.numbers(text)
+def _six(text: str) -> list[str]:
+    parts = normal(text).split()
+    if parts and parts[0].startswith(("CRON(", "RATE(", "AT(")):
+        raise CronFault("write the six fields alone, without a word around them: `*/5 * * * ? *`")
+    if len(parts) != 6:  # noqa: PLR2004 - the six fields
+        raise CronFault(
+            f"expected six fields (minute, hour, day of month, month, day of week, year), not {len(parts)}: "
+            "`0 2 * * ? *` is every day at two"
+        )
+    return parts
 
 
-def _is_month_day(text: str, day: date) -> bool:
-    last = calendar.monthrange(day.year, day.month)[1]
+def _last(day: date) -> int:
+    return calendar.monthrange(day.year, day.month)[1]
+
+
+def _month_day(text: str) -> Callable[[date], bool]:
+    """Return what tells of a day whether a day of the month means it. Raises CronFault."""
     if text == "L":
-        return day.day == last
-    if text.endswith("W"):
-        wanted = last if text == "LW" else int(text[:-1])
-        return wanted <= last and day == _nearest_work_day(date(day.year, day.month, wanted), last)
-    return day.day in _MONTH_DAY.numbers(text)
+        return lambda day: day.day == _last(day)
+    if text == "LW":
+        return lambda day: day == _nearest_work_day(day.replace(day=_last(day)))
+    nearest = re.fullmatch(r"([0-9]{1,2})W", text, re.ASCII)
+    if nearest:
+        wanted = _MONTH_DAY.number(nearest[1])
+        return lambda day: wanted <= _last(day) and day == _nearest_work_day(day.replace(day=wanted))
+    numbers = _MONTH_DAY.numbers(text)
+    return lambda day: day.day in numbers
 
 
-def _nearest_work_day(day: date, last: int) -> date:
+def _nearest_work_day(day: date) -> date:
     """Return the weekday nearest to ``day`` within its month."""
     if day.weekday() < _WORK_DAYS:
         return day
     shift = -1 if day.weekday() == _SATURDAY else 1
-    if not 1 <= day.day + shift <= last:
+    if not 1 <= day.day + shift <= _last(day):
         shift = 2 if day.weekday() == _SATURDAY else -2
     return day + timedelta(days=shift)
 
 
-def _is_week_day(text: str, day: date) -> bool:
-    number = (day.weekday() + 1) % 7 + 1
+def _week_day(text: str) -> Callable[[date], bool]:
+    """Return what tells of a day whether a day of the week means it. Raises CronFault."""
     if text == "L":  # the last day of the week
-        return number == _DAYS["SAT"]
-    name, sign, count = text.partition("#")
-    if sign:
-        return number == _WEEK_DAY.number(name) and (day.day - 1) // 7 + 1 == int(count)
-    if text.endswith("L"):
-        last = calendar.monthrange(day.year, day.month)[1]
-        return number == _WEEK_DAY.number(text[:-1]) and day.day + 7 > last
-    return number in _WEEK_DAY.numbers(text)
+        return lambda day: _number(day) == _DAYS["SAT"]
+    marked = re.fullmatch(r"([0-9]|[A-Z]{3})(L|#([1-5]))", text, re.ASCII)
+    if marked:
+        wanted, count = _WEEK_DAY.number(marked[1]), int(marked[3] or 0)
+        return lambda day: _number(day) == wanted and (_count(day) == count if count else day.day + 7 > _last(day))
+    if "/" in text:
+        raise _WEEK_DAY.fault(text)
+    numbers = _WEEK_DAY.numbers(text)
+    return lambda day: _number(day) in numbers
+
+
+def _number(day: date) -> int:
+    return (day.weekday() + 1) % 7 + 1
+
+
+def _count(day: date) -> int:
+    return (day.day - 1) // 7 + 1

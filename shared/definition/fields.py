@@ -5,10 +5,25 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from shared.definition import units
 from shared.definition.names import CEL_RESERVED, STEP_ID, WORKFLOW_NAME
+
+
+class Model(BaseModel):
+    """Base of everything in a workflow file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 def _step_id(value: str) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _RUN = {"id": STRING, "workflow": STRING, "version": Shape("int64"), "tenant": STRING}
 _STEP = {"status": STRING, "error": ANY_OBJECT}
-_STARTED = {"kind": STRING, "name": STRING, "id": STRING}
+_STARTED = {"kind": STRING, "id": STRING, "occurrence": STRING}
 _TEXTS = Shape("map", STRING)
 _HAPPENED: dict[Kind, dict[str, Shape]] = {
     "webhook": {**_STARTED, "body": DYN, "headers": _TEXTS},
@@ -174,12 +174,12 @@ class Typing:
         return self.space.of_schema(schema) if schema is not None else DYN
 
     def _inputs(self, where: Field) -> Shape:
-        step, relations = where.place.step, where.place.scope.relations
+        step, relations = where.here.step, where.here.scope.relations
         if step.merge == "list":
             return Shape("list", DYN)
         if step.merge != "by_step":
             return DYN
-        sources = {name: where.place.scope.at_name(name) for name in relations.sources[where.place.name]}
+        sources = {name: where.here.scope.at_name(name) for name in relations.sources[where.here.name]}
         return self.space.message({name: self.output(place) if place else DYN for name, place in sources.items()})
 
     def _steps(self, expression: str, where: Field) -> Shape:
@@ -258,7 +258,7 @@ _SCALARS = {"BOOL": Shape("bool"), "INT": _COUNT, "DOUBLE": Shape("double"), "ST
 
 def _asked(where: Field) -> str | None:
     """Return the tool whose result a field calls ``result``: a probe or, to undo it, the call of an agent itself."""
-    step, below = where.place.step, where.path[len(where.place.at) :]
+    step, below = where.here.step, where.path[len(where.here.at) :]
     if isinstance(step, Agent) and isinstance(below[1], int):
         tool = step.tools[below[1]]
         return tool.name if below[2] == "compensate" else tool.reconcile and tool.reconcile.tool

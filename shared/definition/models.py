@@ -13,6 +13,7 @@ from shared.definition.fields import (
     Expression,
     Identifier,
     Join,
+    Model,
     Names,
     NonEmpty,
     OnError,
@@ -26,7 +27,7 @@ from shared.definition.fields import (
     WorkflowName,
     as_list,
 )
-from shared.definition.triggers import Model, Trigger
+from shared.definition.triggers import Trigger  # noqa: TC001 - pydantic reads it
 from shared.tools.mcp_tools import named
 
 LONGEST_PARKED = 364 * 86_400.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,8 @@ _LONGEST = 80
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``Did you mean ...?`` for the closest known name, or an empty text."""
+    import difflib  # noqa: PLC0415 - functions read the forms of names above, and word nothing
+
     name = name[:_LONGEST]
     close = difflib.get_close_matches(name, _near(name, known), n=1, cutoff=0.6)
     return f"Did you mean `{close[0]}`?" if close else ""

@@ -5,9 +5,10 @@ Source: EventBridge User Guide, "Event patterns" and "Comparison operators".
 
 from __future__ import annotations
 
-import re
+import json
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.names import listed, nearest
@@ -21,15 +22,22 @@ KEYS = ("version", "id", "detail-type", "source", "account", "time", "region", "
 _OBJECTS = ("detail",)
 _OR = "$or"
 _DEEPEST = 20
-_COMPARISONS = frozenset({"<", "<=", "=", ">=", ">"})
+_COMPARISONS = ("<", "<=", "=", ">=", ">")
+_FROM, _TO = (">", ">="), ("<", "<=")
+LONGEST = 2048
+"""Characters of a pattern. Source: EventBridge User Guide, "Amazon EventBridge quotas"."""
+_ENDED = "Step Functions Execution Status Change"
 OURS = (
-    ("signalbox", "Run Paused"),
-    ("signalbox", "Approval Requested"),
-    ("aws.states", "Step Functions Execution Status Change"),
+    ("aws.states", _ENDED),
     ("aws.states", "AWS API Call via CloudTrail"),
     ("aws.lambda", "AWS API Call via CloudTrail"),
 )
-"""Source and detail-type of events that runs cause: who starts runs by them starts runs without end."""
+"""Source and detail-type of events that runs cause on the default bus: who starts runs by them starts runs without end.
+
+What Signalbox announces itself goes to a bus of its own.
+"""
+_NAMES = ("signalbox-", "Signalbox")
+"""How the names of our machines begin."""
 
 Told = tuple["Path", str, str]
 """Where in the pattern, what is wrong, what to do."""
@@ -39,6 +47,9 @@ def faults(pattern: Mapping[str, Any]) -> Iterator[Told]:
     """Yield what EventBridge would refuse."""
     if not pattern:
         yield (), "a pattern that asks for nothing matches every event", "Name a source: {source: [app.uploads]}."
+    size = len(json.dumps(pattern, separators=(",", ":"), ensure_ascii=False, default=str))
+    if size > LONGEST:
+        yield (), f"the pattern has {size:,} characters as JSON: at most {LONGEST:,} can be deployed", "Ask for less."
     for key in (key for key in pattern if key not in (*KEYS, _OR)):
         yield (key,), f"an event has no `{key}` at its top", nearest(key, KEYS) or f"Fields there: {listed(KEYS)}."
     for key in (key for key in pattern if key in KEYS and key not in _OBJECTS and isinstance(pattern[key], dict)):
@@ -122,11 +133,13 @@ def _is_wildcard(value: Any) -> bool:
 
 
 def _is_numeric(value: Any) -> bool:
-    if not isinstance(value, list) or len(cast("list[Any]", value)) not in {2, 4}:
-        return False
-    given = cast("list[Any]", value)
-    signs = all(isinstance(one, str) and one in _COMPARISONS for one in given[::2])
-    return signs and all(map(_is_number, given[1::2]))
+    match value:
+        case [sign, number]:
+            return sign in _COMPARISONS and _is_number(number)
+        case [above, low, below, high]:
+            return above in _FROM and below in _TO and _is_number(low) and _is_number(high) and low < high
+        case _:
+            return False
 
 
 def _is_other(value: Any) -> bool:
@@ -139,7 +152,12 @@ def _is_other(value: Any) -> bool:
 
 
 def _is_cidr(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[0-9a-fA-F.:]+/[0-9]{1,3}", value, re.ASCII) is not None
+    address, _, bits = value.partition("/") if isinstance(value, str) else ("", "", "")
+    try:
+        ip_network((address, int(bits) if bits.isdecimal() else -1), strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_flag(value: Any) -> bool:
@@ -163,7 +181,7 @@ _OPERANDS = {
     "wildcard": _Operand(_is_wildcard, "a text with `*`, never two in a row"),
     "anything-but": _Operand(_is_other, "texts, numbers, or one of {prefix, suffix, equals-ignore-case, wildcard}"),
     "exists": _Operand(_is_flag, "true or false"),
-    "numeric": _Operand(_is_numeric, 'one or two comparisons such as [">", 0, "<=", 5]'),
+    "numeric": _Operand(_is_numeric, 'one comparison, or first the lower and then the higher limit: [">", 0, "<=", 5]'),
     "cidr": _Operand(_is_cidr, "a range of addresses such as 10.0.0.0/24"),
 }
 
@@ -180,10 +198,49 @@ def _may_match(pattern: Mapping[str, Any], event: Mapping[str, str]) -> bool:
     """Tell whether the pattern's words about source and type fit; other machines' events are told from ours by name."""
     if any(key in pattern and not _one_fits(pattern[key], event[key]) for key in event):
         return False
-    if "resources" in pattern or (isinstance(pattern.get("detail"), dict) and "stateMachineArn" in pattern["detail"]):
+    inner = cast("dict[str, Any]", pattern["detail"]) if isinstance(pattern.get("detail"), dict) else {}
+    named = (pattern.get("resources"), inner.get("stateMachineArn"))
+    if any(isinstance(each, list) and not _may_be_ours(cast("list[Any]", each), event) for each in named):
         return False
     parts = cast("list[dict[str, Any]]", pattern.get(_OR, []))
     return not parts or any(_may_match(part, event) for part in parts)
+
+
+def _may_be_ours(matchers: list[Any], event: Mapping[str, str]) -> bool:
+    """Tell whether ARNs of our machines and executions may fit; where AWS's event has none, only their absence does."""
+    if event["detail-type"] != _ENDED:
+        return {"exists": False} in matchers
+    return any(_may_be_arn(one) for one in matchers)
+
+
+def _may_be_arn(matcher: Any) -> bool:
+    if not isinstance(matcher, dict):
+        return isinstance(matcher, str) and matcher.count(":") >= _COLONS and _may_begin(matcher, str)
+    match cast("dict[str, Any]", matcher):
+        case {"prefix": {"equals-ignore-case": str(text)}}:
+            return _may_begin(text, str.lower)
+        case {"equals-ignore-case": str(text)}:
+            return text.count(":") >= _COLONS and _may_begin(text, str.lower)
+        case {"prefix": str(text)}:
+            return _may_begin(text, str)
+        case {"wildcard": str(text)}:
+            return _may_begin(text.partition("*")[0], str)
+        case other:
+            return other != {"exists": False}  # of a suffix, or of all but some, it cannot be told
+
+
+_ARN = (("arn",), (), ("states",), (), (), ("stateMachine", "execution", "express"), _NAMES)
+"""What may stand in each part of the ARN of a machine or an execution of ours; anything where nothing is said."""
+_COLONS = len(_ARN) - 1
+
+
+def _may_begin(text: str, form: Callable[[str], str]) -> bool:
+    """Tell whether an ARN of ours may begin with ``text``, when both are brought into a ``form``."""
+    parts = form(text).split(":", _COLONS)
+    *whole, last = zip(parts, ([form(one) for one in known] for known in _ARN), strict=False)
+    if any(known and part not in known for part, known in whole):
+        return False
+    return not last[1] or any(one.startswith(last[0]) or last[0].startswith(one) for one in last[1])
 
 
 def _one_fits(matchers: list[Any], text: str) -> bool:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shared.definition.expressions import ExpressionFailure, slots
-from shared.definition.models import Agent, Loop, Map, Router, ToolStep, Transform, Wait
-from shared.definition.scopes import Place
+from shared.definition.models import Agent, Loop, Map, Router, ToolStep, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from shared.definition.models import AgentTool, AnyStep
-    from shared.definition.scopes import Scope
+    from shared.definition.scopes import Place, Scope
     from shared.definition.triggers import Kind, Trigger
     from shared.definition.yaml_tree import Path
 
@@ -37,10 +36,11 @@ class Field:
     ``names`` may be used there, besides what the maps and loops around it bring; ``itself`` tells whether the step's
     own output is known there (for ``compensate``). ``wants`` is the type that a bare expression must have. ``body`` is
     the graph inside a map or a loop whose steps are all known there (for ``collect`` and ``until``). ``trigger`` is the
-    kind of trigger that it is the ``input`` of: there, the name ``trigger`` is what has happened.
+    kind of trigger that it is the ``input`` of: there, the name ``trigger`` is what has happened, and there is no
+    ``place``; ``body`` is the workflow's own graph.
     """
 
-    place: Place[AnyStep]
+    place: Place[AnyStep] | None
     path: Path
     value: Any
     names: frozenset[str] = MERGED
@@ -52,7 +52,14 @@ class Field:
     @property
     def scope(self) -> Scope:
         """The graph whose names are in scope."""
-        return self.body or self.place.scope
+        return self.body or self.here.scope
+
+    @property
+    def here(self) -> Place[AnyStep]:
+        """The step whose field it is. Nothing of one is asked for a trigger's."""
+        if self.place is None:
+            raise LookupError(f"{self.path} is no field of a step")
+        return self.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +81,11 @@ def fields(scopes: tuple[Scope, ...]) -> Iterator[Field]:
 
 def of_triggers(triggers: tuple[Trigger, ...], scope: Scope) -> Iterator[Field]:
     """Yield the ``input`` of every trigger: of the run that it starts, nothing is known there yet."""
-    nowhere = Place(scope, "", Transform.model_validate({"type": "transform", "set": {"none": None}}))
     for index, entry in enumerate(triggers):
         for kind, start in entry.kinds():
             if start.input is not None:
                 path = ("triggers", index, kind, "input")
-                yield Field(nowhere, path, start.input, frozenset({"trigger"}), trigger=kind)
+                yield Field(None, path, start.input, frozenset({"trigger"}), body=scope, trigger=kind)
 
 
 def sites(field: Field) -> Iterator[Site]:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StrictBool, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, StrictBool, WithJsonSchema
 
-from shared.definition.cron import Cron, CronFault
-from shared.definition.fields import Identifier, NonEmpty  # noqa: TC001 - pydantic reads them
+from shared.definition.cron import Cron, CronFault, normal
+from shared.definition.fields import Identifier, Model, NonEmpty
 from shared.definition.names import SECRET_NAME, TENANT_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-class Model(BaseModel):
-    """Base of everything in a workflow file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 def _tenant(value: str) -> str:
@@ -36,13 +30,14 @@ def _secret_name(value: str) -> str:
 
 
 def _cron(value: Any) -> Any:
-    """Read the expression once, so that what cannot be read is told at its place."""
-    if isinstance(value, str):
-        try:
-            Cron.parse(value)
-        except CronFault as fault:
-            raise ValueError(str(fault)) from None
-    return value
+    """Return the expression as it is deployed; what cannot be read is told at its place."""
+    if not isinstance(value, str):
+        return value
+    try:
+        Cron.parse(value)
+        return normal(value)
+    except CronFault as fault:
+        raise ValueError(str(fault)) from None
 
 
 def _pattern(value: Any) -> Any:

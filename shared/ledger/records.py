@@ -104,7 +104,7 @@ class Run(Record):
     parent of a child that was resumed has been charged before. ``budget_mode`` "audit" = what does not fit a limit is
     recorded and goes on. ``drawn`` are the dimensions in which the limits were taken out of the tenant's budget and
     have not been given back. ``counted`` is the last event that the history of the workflow knows of.
-    ``trigger_name`` and ``occurrence``: the trigger of the file that has started it, and the id of what happened.
+    ``trigger_id`` and ``occurrence``: the trigger of the file that has started it, and the id of what happened.
     """
 
     NESTED: ClassVar[dict[str, type]] = {"input": Value, "context": Value, "charged": Amount}
@@ -133,7 +133,7 @@ class Run(Record):
     budget_mode: BudgetMode = "enforce"
     drawn: tuple[str, ...] = ()
     counted: int = 0
-    trigger_name: str = ""
+    trigger_id: str = ""
     occurrence: str = ""
     tenant_workflow: str = ""
     tenant_state: str = ""

@@ -105,7 +105,7 @@ class ApartBirth(Birth):
     def new(self, parent: Run, child: str, limits: Limits) -> NewRun:
         """Return its run. Its initiator and trigger are those of the whole, and so is its machine."""
         asked = StartRequest(parent.tenant, parent.initiator, parent.trigger, {}, budget_mode=parent.budget_mode)
-        asked = replace(asked, trigger_name=parent.trigger_name, occurrence=parent.occurrence)
+        asked = replace(asked, trigger_id=parent.trigger_id, occurrence=parent.occurrence)
         pinned = replace(self.published, machine=parent.machine)
         above = f"{parent.id}|{self.task.path}"
         run = NewRun(child, pinned, asked, self.given, self.now, limits, above)

@@ -37,7 +37,7 @@ INPUT_LIMIT = 5 * 1024 * 1024
 class StartRequest:
     """Who asks for a run of what; ``key`` makes repeated requests one. ``version`` None = the latest.
 
-    ``budget_mode`` "audit" = limits refuse nothing; what they would have refused is recorded. ``trigger_name`` and
+    ``budget_mode`` "audit" = limits refuse nothing; what they would have refused is recorded. ``trigger_id`` and
     ``occurrence`` as in the run's record.
     """
 
@@ -48,7 +48,7 @@ class StartRequest:
     key: str | None = None
     version: int | None = None
     budget_mode: BudgetMode = "enforce"
-    trigger_name: str = ""
+    trigger_id: str = ""
     occurrence: str = ""
 
 
@@ -158,7 +158,7 @@ class NewRun:
         run, refused = taken.run, [refusal.data() for refusal in taken.refusals]
         data = {"workflow": run.workflow, "version": run.version, "initiator": run.initiator, "trigger": run.trigger}
         data |= {"would_refuse": refused} if refused else {}
-        data |= {"trigger_name": run.trigger_name, "occurrence": run.occurrence} if run.trigger_name else {}
+        data |= {"trigger_id": run.trigger_id, "occurrence": run.occurrence} if run.trigger_id else {}
         event = Event(seq=1, at=self.now, type="run_started", data=data)
         pk, records = run_partition(run.tenant, run.id), (head, listed(run, head), event, *self.records)
         return [*(Write(Key(pk, record.sk), record.to_item(), None) for record in records), *taken.writes]
@@ -183,7 +183,7 @@ class NewRun:
             part=self.part,
             context=self.context,
             budget_mode=self.request.budget_mode,
-            trigger_name=self.request.trigger_name,
+            trigger_id=self.request.trigger_id,
             occurrence=self.request.occurrence,
         )
 

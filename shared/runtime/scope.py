@@ -232,7 +232,7 @@ class Scope:
 
     def _trigger(self) -> dict[str, Any]:
         run = self._seen.run
-        return {"kind": run.trigger, "name": run.trigger_name, "id": run.occurrence, "initiator": run.initiator}
+        return {"kind": run.trigger, "id": run.trigger_id, "occurrence": run.occurrence, "initiator": run.initiator}
 
     def _steps(self) -> dict[str, Any]:
         return {**self._context.get("steps", {}), **dict(self._own_steps())}

@@ -156,7 +156,7 @@ def summary(run: Run) -> View:
         "state": run.state,
         "initiator": run.initiator,
         "trigger": run.trigger,
-        "trigger_name": run.trigger_name or None,
+        "trigger_id": run.trigger_id or None,
         "occurrence": run.occurrence or None,
         "parent": run.parent,
         "part": run.part,

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GROUP = "MessageGroupId"
+SIGNED_HEADERS = {"webhook-id": 200, "webhook-timestamp": 20, "webhook-signature": 4000}
+"""The headers of a signed request, and how many characters each has at most."""
 _SYSTEM = (GROUP, "SentTimestamp")
 _SECRET_HEADER = re.compile(r"auth|cookie|signature|secret|token|api-?key|credential|session", re.IGNORECASE)
 """Headers that may carry what only sender and receiver should know: no run sees them."""
@@ -21,7 +23,8 @@ class Occurrence:
     """Something that happened, for one trigger of one workflow.
 
     ``id`` tells it from everything else that happens to this trigger, and is the same however often it is delivered.
-    ``seen`` is what the trigger's ``input`` reads as ``trigger``, besides ``kind``, ``name`` and ``id``.
+    ``seen`` is what the trigger's ``input`` reads as ``trigger``, besides ``kind``, ``id`` (the trigger's) and
+    ``occurrence`` (this one's).
     """
 
     workflow: str
@@ -32,7 +35,7 @@ class Occurrence:
 
     def names(self) -> dict[str, Any]:
         """Return the names that the trigger's ``input`` may use."""
-        return {"trigger": {"kind": self.kind, "name": self.trigger, "id": self.id, **self.seen}}
+        return {"trigger": {"kind": self.kind, "id": self.trigger, "occurrence": self.id, **self.seen}}
 
 
 def of_webhook(workflow: str, trigger: str, id_: str, body: Any, headers: Mapping[str, str]) -> Occurrence:

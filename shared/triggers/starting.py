@@ -16,9 +16,10 @@ from shared.runtime.outputs import fits
 from shared.runtime.runs import StartRequest, start_run, started_by
 from shared.tenants.register import is_known
 from shared.triggers.occurrences import GROUP, queued
+from shared.values import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from shared.manifest import Trigger
     from shared.ports import DeadLetters, Events, Store
@@ -49,14 +50,13 @@ def asked(published: Published, occurrence: Occurrence) -> StartRequest:
     Raises NotFound when the version has no such trigger, UnfitInput when what the trigger makes of the occurrence does
     not fit the workflow's input.
     """
-    from shared.definition.expressions import render  # noqa: PLC0415 - CEL takes its time, and most calls are others
-
     trigger = trigger_of(published, occurrence)
     try:
-        data = render(trigger.input, occurrence.names())
-        wrong = fits(data, published.manifest.input)
+        data, wrong = _made(published, trigger, occurrence)
     except PermanentFailure as failure:
         raise UnfitInput(f"The input of trigger {trigger.id} cannot be made: {failure}") from failure
+    except RecursionError:
+        raise UnfitInput(f"What has happened is nested too deeply for trigger {trigger.id}.") from None
     if wrong or not isinstance(data, dict):
         told = wrong or "$: it is no object"
         raise UnfitInput(f"What trigger {trigger.id} gives does not fit the input of {published.workflow} at {told}")
@@ -67,9 +67,18 @@ def asked(published: Published, occurrence: Occurrence) -> StartRequest:
         input=cast("dict[str, Any]", data),
         key=key(occurrence),
         version=published.version,
-        trigger_name=trigger.id,
+        trigger_id=trigger.id,
         occurrence=occurrence.id,
     )
+
+
+def _made(published: Published, trigger: Trigger, occurrence: Occurrence) -> tuple[Any, str | None]:
+    """Return the input of the run, and what keeps it from fitting. Raises RecursionError where it cannot be kept."""
+    from shared.definition.expressions import render  # noqa: PLC0415 - CEL takes its time, and most calls are others
+
+    data = render(trigger.input, occurrence.names())
+    digest(data)
+    return data, fits(data, published.manifest.input)
 
 
 def trigger_of(published: Published, occurrence: Occurrence) -> Trigger:
@@ -107,10 +116,11 @@ def take(host: TriggerHost, occurrence: Occurrence, delivered: Mapping[str, Any]
         raise  # it is raised, or begins anew with the month
     except RequestRefused as refused:
         LOG.warning("trigger refused", extra={**where, "code": refused.problem})  # its detail may quote data
+        # First the letter: what it cannot hold comes again, and is announced by nobody until it is kept.
+        host.dead_letters.put(delivered, {**where, "reason": f"{refused.problem}: {refused.detail}"})
         told = {**where, "kind": occurrence.kind, "code": refused.problem}
         resource = f"trigger/{occurrence.workflow}/{occurrence.trigger}"
         host.events.announce([Announcement(REFUSED, resource, told)])
-        host.dead_letters.put(delivered, {**where, "reason": f"{refused.problem}: {refused.detail}"})
         return None
     LOG.info("run started", extra={**where, "run_id": run, "new": new})
     return run
@@ -134,20 +144,39 @@ def fire(host: TriggerHost, occurrence: Occurrence) -> tuple[str, bool]:
     Raises RequestRefused as ``asked`` and ``start_run`` do, and NotFound when the workflow or its tenant is gone.
     """
     published = host.definitions.published(occurrence.workflow)
-    try:
-        request = asked(published, occurrence)
+
+    def start(request: StartRequest) -> tuple[str, bool]:
         if request.tenant != OWN and not is_known(host.tenants, request.tenant):  # nobody could see its runs
             raise NotFound(f"There is no tenant {request.tenant}.", code="unknown_tenant")
         return start_run(host, published, request)
+
+    return once(host, published, occurrence, start)
+
+
+def once(
+    host: Host,
+    published: Published,
+    occurrence: Occurrence,
+    start: Callable[[StartRequest], tuple[str, bool]],
+) -> tuple[str, bool]:
+    """Start the run of an occurrence by ``start``. Returns its id, and whether it is new.
+
+    What is refused now may have started one before. Raises RequestRefused as ``asked`` and ``start`` do.
+    """
+    try:
+        return start(asked(published, occurrence))
     except RequestRefused:
-        known = earlier(host, published, occurrence)
+        known = _earlier(host, published, occurrence)
         if known is None:
             raise
         return known, False
 
 
-def earlier(host: Host, published: Published, occurrence: Occurrence) -> str | None:
-    """Return the run that an earlier delivery has started, perhaps by a version that made something else of it."""
+def _earlier(host: Host, published: Published, occurrence: Occurrence) -> str | None:
+    """Return the run that an earlier delivery has started, perhaps by a version that made something else of it.
+
+    It is looked for where it is kept, with the trigger's tenant: once that has changed, it is not found.
+    """
     trigger = published.manifest.trigger(occurrence.trigger)
     if trigger is None or trigger.spec.get("tenant_by_group"):
         return None

@@ -45,7 +45,7 @@ def run_of(deployed, trigger, occurrence):
 
     def found():
         runs = deployed.api("GET", "/v1/runs?workflow=invoice&limit=100").json["runs"]
-        return [one["id"] for one in runs if (one["trigger_name"], one["occurrence"]) == (trigger, occurrence)]
+        return [one["id"] for one in runs if (one["trigger_id"], one["occurrence"]) == (trigger, occurrence)]
 
     (run,) = until(found, f"a run by {trigger}")
     return run
@@ -57,7 +57,7 @@ def test_a_signed_webhook_starts_one_run_however_often_it_comes(deployed, secret
     assert (first.status, again.status, other_key.status) == (201, 200, 200), first.text
     assert first.json["run"] == again.json["run"] == other_key.json["run"]
     run = deployed.run(first.json["run"])
-    assert (run["trigger"], run["trigger_name"], run["occurrence"], run["initiator"]) == (
+    assert (run["trigger"], run["trigger_id"], run["occurrence"], run["initiator"]) == (
         *("webhook", "erp", "msg_1"),
         "webhook:erp",
     )

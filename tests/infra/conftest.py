@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,10 +93,12 @@ class Synthesised:
         return found
 
 
-def synthesise(name: str, folder: Path, *, nag: bool = False, **context: Any) -> Synthesised:
+def synthesise(
+    name: str, folder: Path, *, nag: bool = False, triggers: tuple[Trigger, ...] = TRIGGERS, **context: Any
+) -> Synthesised:
     app = App(outdir=str(folder), context=NO_BUNDLING, analytics_reporting=False)
     overrides = {"tool_settings": TOOLS, **context}
-    build(app, settings=settings_for(name, overrides), definitions=[DEFINITION])
+    build(app, settings=settings_for(name, overrides), definitions=[replace(DEFINITION, triggers=triggers)])
     if nag:
         Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     # With plugins, findings end synthesis with an error once everything, the report too, is written.

@@ -6,15 +6,26 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from infra.constructs.triggers import CONSUME
+from shared.manifest import Trigger
 from shared.triggers.occurrences import direct, queue_name, queued
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Synthesised
 
 
 def workflows(app: Synthesised, type_: str) -> list[dict[str, Any]]:
     return [one["Properties"] for one in app.templates["workflows"]["Resources"].values() if one["Type"] == type_]
+
+
+def queue_id(app: Synthesised) -> str:
+    resources = app.templates["workflows"]["Resources"]
+    (found,) = [id_ for id_, one in resources.items() if one["Type"] == "AWS::SQS::Queue"]
+    return found
 
 
 def about(value: Any, part: str) -> bool:
@@ -70,12 +81,12 @@ def test_a_rule_hands_over_the_whole_event(prod: Synthesised):
 
 def test_rules_may_call_and_leave_dead_letters_by_the_start_of_their_names(prod: Synthesised):
     permission = prod.one("AWS::Lambda::Permission", "TriggerFunctionRules").properties
-    assert json.dumps(permission["SourceArn"]).endswith(':rule/signalbox-prod-*"]]}')
+    assert json.dumps(permission["SourceArn"]).endswith(':rule/signalbox-prod-workflows-*"]]}')
     (policy,) = prod.of("AWS::SQS::QueuePolicy", "TriggerLetters")
     allowed = [each for each in policy.properties["PolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
     (statement,) = allowed
     assert (statement["Action"], statement["Principal"]) == ("sqs:SendMessage", {"Service": "events.amazonaws.com"})
-    assert json.dumps(statement["Condition"]["ArnLike"]).endswith(':rule/signalbox-prod-*"]]}}')
+    assert json.dumps(statement["Condition"]["ArnLike"]).endswith(':rule/signalbox-prod-workflows-*"]]}}')
 
 
 def test_a_queue_is_encrypted_and_its_messages_are_tried_five_times(prod: Synthesised):
@@ -98,7 +109,7 @@ def test_messages_are_taken_in_batches_of_which_only_the_failed_come_again(prod:
     (policy,) = [one for one in workflows(prod, "AWS::IAM::Policy") if about(one["Roles"], "TriggerRole")]
     (statement,) = policy["PolicyDocument"]["Statement"]
     assert statement["Action"] == list(CONSUME)
-    assert list(statement["Resource"]) == ["Fn::GetAtt"], "this queue alone"
+    assert statement["Resource"] == {"Fn::GetAtt": [queue_id(prod), "Arn"]} == mapping["EventSourceArn"]
 
 
 def test_the_function_reads_from_a_queues_name_whose_message_it_is(prod: Synthesised):
@@ -116,7 +127,23 @@ def test_nothing_starts_a_workflow_before_it_has_a_version(prod: Synthesised):
         assert version in found["DependsOn"], type_
 
 
+SPECS = {"schedule": {"cron": "0 2 * * ? *", "timezone": "UTC"}, "webhook": {"secret": "s"}}
+NAMES = ("in_1", "in1", "x", "x_url", "x_consumer", "x_messages", "scheduler_role", "schedulerrole", "default", "url")
+
+
+@pytest.mark.parametrize("kind", ["queue", "schedule", "webhook"])
+def test_no_two_names_that_a_file_may_give_become_one(app_of: Callable[..., Synthesised], kind: str):
+    """``x_url`` beside the queue ``x``, or ``scheduler_role`` beside any schedule, was one name for two things."""
+    others = [Trigger("queue", "x_a", "default", {}, {}), Trigger("schedule", "y", "default", {}, SPECS["schedule"])]
+    given = [*others, *(Trigger(kind, name, "default", {}, SPECS.get(kind, {})) for name in NAMES)]
+    made = app_of("prod", triggers=tuple(given))
+    outputs = [each["Value"] for each in made.templates["workflows"]["Outputs"].values()]
+    assert len(workflows(made, "AWS::SQS::Queue")) == 1 + (len(NAMES) if kind == "queue" else 0)
+    assert len(workflows(made, "AWS::Scheduler::Schedule")) == 1 + (len(NAMES) if kind == "schedule" else 0)
+    assert len([one for one in outputs if "/v1/hooks/" in json.dumps(one)]) == (len(NAMES) if kind == "webhook" else 0)
+
+
 def test_addresses_of_webhooks_and_queues_are_printed(prod: Synthesised):
     outputs = {re.sub(r"\w{8}$", "", name): each for name, each in prod.templates["workflows"]["Outputs"].items()}
-    assert json.dumps(outputs["InvoiceTriggersErpUrl"]["Value"]).endswith('/v1/hooks/invoice/erp"]]}')
-    assert list(outputs["InvoiceTriggersInTakeUrl"]["Value"]) == ["Ref"]
+    assert json.dumps(outputs["InvoiceTriggerserpUrl"]["Value"]).endswith('/v1/hooks/invoice/erp"]]}')
+    assert list(outputs["InvoiceTriggersintakeUrl"]["Value"]) == ["Ref"]

@@ -8,7 +8,7 @@ FILE = """workflow: demo
 input: {type: object, required: [doc], properties: {doc: {type: string}}}
 triggers:
   - queue: {id: intake, input: {doc: "${ trigger.body.text }"}}
-steps: {a: {type: transform, set: {by: "${ trigger.kind + ' ' + trigger.name }", doc: "${ input.doc }"}}}
+steps: {a: {type: transform, set: {by: "${ trigger.kind + ' ' + trigger.id }", doc: "${ input.doc }"}}}
 """
 
 
@@ -19,7 +19,7 @@ def test_a_run_starts_as_if_its_trigger_had_and_once_by_one_key(tmp_path):
     first, again = shell(*happened)[0], shell(*happened)[0]
     assert (first["run"], first["new"], again["new"]) == (again["run"], True, False)
     run = shell("runs", "show", first["run"], "--in-process")
-    assert (run["trigger"], run["trigger_name"], run["occurrence"]) == ("queue", "intake", "m-1")
+    assert (run["trigger"], run["trigger_id"], run["occurrence"]) == ("queue", "intake", "m-1")
     assert run["steps"][0]["output"] == {"by": "queue intake", "doc": "x"}
 
 

@@ -9,10 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from standardwebhooks import Webhook
 
+from shared.api import openapi
 from shared.api.dispatch import dispatch
 from shared.api.hooks import LIMIT
+from shared.api.problems import refusal
 from shared.api.web import Request
 from shared.budget.tenant import set_limits
+from shared.errors import RequestRefused, TransientFailure, Unverified
 from shared.manifest import Trigger
 from tests.unit.api_client import ask, check, data, problem
 from tests.unit.waiting_run import TENANT, fresh
@@ -54,12 +57,12 @@ def test_a_signed_webhook_starts_a_run_that_says_what_started_it():
     answer = send(made, {"document": "x"})
     assert (answer.status, answer.headers["location"]) == (201, f"../../runs/{data(answer)['run']}")
     run = data(ask(made, "GET", f"/v1/runs/{data(answer)['run']}"))
-    assert (run["tenant"], run["trigger"], run["trigger_name"], run["occurrence"], run["initiator"], run["input"]) == (
+    assert (run["tenant"], run["trigger"], run["trigger_id"], run["occurrence"], run["initiator"], run["input"]) == (
         *(TENANT, "webhook", "erp", "msg_1", "webhook:erp"),
         {"document": "x"},
     )
     told = data(ask(made, "GET", f"/v1/runs/{run['id']}/events"))["events"][0]["data"]
-    assert (told["trigger_name"], told["occurrence"]) == ("erp", "msg_1")
+    assert (told["trigger_id"], told["occurrence"]) == ("erp", "msg_1")
 
 
 def test_one_webhook_id_makes_one_run_whatever_else_it_says():
@@ -105,6 +108,10 @@ def refusals():
         {"webhook-id": ""},
         {"webhook-id": "a b"},
         {"webhook-id": "a" * 201},
+        {"webhook-id": "msg.1"},
+        {"webhook-timestamp": "1" * 21},
+        {"webhook-timestamp": headers["webhook-timestamp"] + ".0"},
+        {"webhook-signature": " ".join([headers["webhook-signature"]] * 90)},
         {"webhook-timestamp": "now"},
         {"webhook-timestamp": "nan"},
         {"webhook-timestamp": "1e400"},
@@ -133,6 +140,45 @@ def test_whoever_has_not_signed_hears_the_same_whether_there_is_such_a_webhook_o
     assert {problem(answer) for answer in answers} == {(401, "unverified")}
     assert len({json.loads(answer.body)["detail"] for answer in answers}) == 1
     assert {answer.headers["www-authenticate"] for answer in answers} == {"Standard-Webhooks"}
+
+
+def test_what_the_document_says_of_a_signed_request_is_what_is_done():
+    operation = openapi.document()["paths"]["/v1/hooks/{workflow}/{trigger}"]["post"]
+    named = {one["name"]: one for one in operation["parameters"] if one["in"] == "header"}
+    assert operation["requestBody"]["required"] is True
+    assert set(named) == {"webhook-id", "webhook-timestamp", "webhook-signature"}
+    text, headers = signed({"document": "x"})
+    longest = {"webhook-id": "a" * 200, "webhook-signature": headers["webhook-signature"]}
+    for name, one in named.items():
+        assert one["required"] is True
+        without = {other: value for other, value in headers.items() if other != name}
+        for wrong in (without, {**headers, name: ""}, {**headers, name: "1" * (one["schema"]["maxLength"] + 1)}):
+            assert dispatch(world().api, Request("POST", PATH, wrong, {}, text, "r")).status == 401
+    assert send(world(), {"document": "x"}, id_=longest["webhook-id"]).status == 201
+    many = " ".join([*["v1,AAAA"] * 400, headers["webhook-signature"]])
+    assert len(many) < named["webhook-signature"]["schema"]["maxLength"]
+    assert send(world(), {"document": "x"}, headers={"webhook-signature": many}).status == 201
+
+
+def test_only_a_missing_signature_is_asked_for_by_its_scheme():
+    """Another refusal of that status would have asked for a signature too."""
+    request = Request("GET", "/v1/runs", {}, {}, b"", "r")
+
+    class Other(RequestRefused):
+        status, code = 401, "other"
+
+    assert "www-authenticate" not in refusal(Other("no"), request).headers
+    assert refusal(Unverified(), request).headers == {"www-authenticate": "Standard-Webhooks"}
+
+
+@pytest.mark.parametrize("path", [PATH, "/v1/hooks/invoice/nothing"])
+def test_while_secrets_cannot_be_read_a_webhook_may_come_again(path):
+    def throttled(*_names):
+        raise TransientFailure("throttled")
+
+    made = world()
+    made.secrets.version = throttled
+    assert send(made, {"document": "x"}, path=path).status == (503 if path == PATH else 401)
 
 
 def test_a_payload_that_does_not_fit_names_its_field():

@@ -100,7 +100,9 @@ def test_each_fault_is_found_alone(case):
     given = case.get("steps", "a: {type: transform, set: {x: 1}}")
     steps = given.replace("LONG", " || input.n > 2.0" * 250).replace("HUGE", "h" * 70_000)
     triggers = [f"  - {one}" for one in case.get("triggers", "").splitlines()]
-    found = findings(*steps.splitlines(), tail="\n".join(["triggers:", *triggers] if triggers else []))
+    found = findings(
+        *steps.splitlines(), head=case.get("head", HEAD), tail="\n".join(["triggers:", *triggers] if triggers else [])
+    )
     assert [one.rule for one in found] == [case["rule"]]
     assert case.get("remedy", "") in found[0].remedy
     assert case["message"] in found[0].message

@@ -50,7 +50,7 @@ def published(tmp_path):
 )
 def test_an_author_can_try_a_mapping(published, name, content, given):
     made = rehearsed(published, name, content)
-    assert (made.input, made.trigger_name, len(made.occurrence)) == ({"doc": given}, name, 26)
+    assert (made.input, made.trigger_id, len(made.occurrence)) == ({"doc": given}, name, 26)
 
 
 def test_a_schedule_that_is_tried_happens_now(published):

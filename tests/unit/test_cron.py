@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from time import perf_counter
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from shared.definition.cron import Cron, CronFault
+from shared.definition.cron import LONGEST, Cron, CronFault, normal
 
 NOW = datetime(2026, 11, 30, 11, tzinfo=UTC)
 
@@ -55,14 +56,17 @@ def test_an_hour_that_summer_time_skips_does_not_come_and_one_that_occurs_twice_
     assert times("30 2 * * ? *", "Europe/Berlin", autumn, 2) == ["2027-10-31T00:30", "2027-11-01T01:30"]
 
 
-@pytest.mark.parametrize("text", ["0 2 30 2 ? *", "0 2 31 4,6,9,11 ? *", "0 2 29 2 ? 2027"])
+@pytest.mark.parametrize(
+    "text",
+    ["0 2 30 2 ? *", "0 2 31 4,6,9,11 ? *", "0 2 29 2 ? 2027", "0 0 1 1 ? 2001", "0 0 29 11 ? 2026", "0 0 29 2 ? 2100"],
+)
 def test_days_that_never_come_are_known(text):
-    assert Cron.parse(text).never()
+    assert Cron.parse(text).never(NOW.date())
 
 
-@pytest.mark.parametrize("text", ["0 2 29 2 ? *", "0 2 L 2 ? *", "0 2 ? * 1#5 *"])
+@pytest.mark.parametrize("text", ["0 2 29 2 ? *", "0 2 L 2 ? *", "0 2 ? * 1#5 *", "0 0 30 11 ? 2026"])
 def test_days_that_come_are_not_taken_for_such(text):
-    assert not Cron.parse(text).never()
+    assert not Cron.parse(text).never(NOW.date())
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,8 @@ def test_days_that_come_are_not_taken_for_such(text):
         ("a 2 * * ? *", "is no minute"),
         ("٣ 2 * * ? *", "is no minute"),
         ("*/0 2 * * ? *", "is no minute"),
+        ("*/99 2 * * ? *", "`*/99` is no minute"),
+        ("0 0/24 * * ? *", "`0/24` is no hour"),
         ("5-1 2 * * ? *", "`5-1` is no minute"),
         ("1,,2 2 * * ? *", "is no minute"),
         ("0 24 * * ? *", "`24` is no hour"),
@@ -106,3 +112,28 @@ def test_a_hostile_expression_is_refused_at_once():
     with pytest.raises(CronFault) as fault:
         Cron.parse("0 0 " + "9" * 100_000 + " * ? *")
     assert len(str(fault.value)) < 300
+
+
+def test_days_are_read_once_whatever_they_are():
+    """A list of a hundred days was read anew for every day of two centuries."""
+    started = perf_counter()
+    text = f"0 0 {','.join(['30'] * 75)} 2 ? *"
+    assert len(text) <= LONGEST
+    assert all(Cron.parse(text).never(NOW.date()) for _ in range(20))
+    assert all(Cron.parse("0 0 31 2,4,6 ? *").never(NOW.date()) for _ in range(20))
+    assert perf_counter() - started < 2
+
+
+def test_never_is_true_exactly_of_what_no_year_has():
+    for text in ("0 0 ? 2 SUN#5 *", "0 0 29 2 ? 2097-2103", "0 0 31W 2 ? *", "0 0 ? 2 7#5 2030-2047"):
+        cron = Cron.parse(text)
+        every = list(cron.days(NOW.date(), cron.years & {*range(2026, 2200)}))
+        assert cron.never(NOW.date()) is (every == []), text
+
+
+def test_what_is_deployed_is_in_capitals_with_single_blanks():
+    assert normal(" 0\u00a02\n* *  ?\t* ") == "0 2 * * ? *"
+    assert normal("0 9 ? * mon#1 *") == "0 9 ? * MON#1 *"
+    assert normal("0 9 lw * ? *") == "0 9 LW * ? *"
+    with pytest.raises(CronFault, match="at most 250"):
+        normal("0" * 251)

@@ -217,6 +217,6 @@ def test_synthesis_runs_again_only_when_something_has_changed(tmp_path):
 
 def test_a_failing_phase_shows_log_lines_and_remedy(tmp_path):
     app = App(command=(sys.executable, "-c", "import os; print('context', os.environ['CDK_CONTEXT_JSON']); exit(3)"))
-    with pytest.raises(DeployError, match=r"exit 3.*synthesis\.log(?s:.*)context.*env.*\n.*Correct what it names") as error:
+    with pytest.raises(DeployError, match=r"exit 3.*synthesis\.log(?s:.*)context.*env.*\n.*Correct what") as error:
         cdk_synth(running_cloud(tmp_path), App(app.command, tmp_path, {"env": "local"}), lambda _line: None)
     assert str(tmp_path / "synthesis.log") in str(error.value)

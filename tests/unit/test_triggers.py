@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import boto3
 import pytest
-from moto import mock_aws
 
 from shared.budget.tenant import set_limits
 from shared.compiler import compile_loaded
 from shared.definition.loader import load_text
 from shared.errors import NotFound, TenantBudgetExceeded, TransientFailure, UnfitInput
+from shared.ledger.definitions import DefinitionTable
+from shared.ledger.keys import latest_key, version_key
 from shared.ledger.records import Run, run_partition
 from shared.manifest import Manifest, Trigger
-from shared.ports import Key
+from shared.ports import Key, Write
 from shared.runtime.journal import Journal
 from shared.runtime.scope import Scope
 from shared.tenants.register import missing
@@ -28,9 +28,8 @@ from shared.testing import (
     MemoryBlobs,
     MemoryStore,
 )
-from shared.triggers.aws import SqsDeadLetters
 from shared.triggers.occurrences import direct, of_event, of_schedule, of_webhook, queue_name, queued
-from shared.triggers.starting import TriggerHost, asked, fire, key, take, take_messages
+from shared.triggers.starting import TriggerHost, fire, key, take, take_messages
 
 TEXT = """workflow: in-take
 input: {type: object, required: [doc], additionalProperties: false, properties: {doc: {type: string}}}
@@ -39,7 +38,7 @@ triggers:
   - event: {id: uploaded, tenant: acme, pattern: {source: [app.uploads]}}
   - queue: {id: intake, input: {doc: "${ trigger.body.text }"}}
   - queue: {id: by_tenant, tenant_by_group: true}
-steps: {a: {type: transform, set: {x: "${ trigger.kind + '/' + trigger.name + '/' + trigger.id }"}}}
+steps: {a: {type: transform, set: {x: "${ trigger.kind + '/' + trigger.id + '/' + trigger.occurrence }"}}}
 """
 EVENT = {"id": "e-1", "source": "app.uploads", "detail-type": "Uploaded", "time": "2026-11-30T11:00:00Z"}
 
@@ -126,7 +125,7 @@ def test_a_schedule_starts_one_run_for_its_time():
     run, again = take(made, direct(call), call), take(made, direct(call), call)
     assert run == again
     known = facts(made, run)
-    assert (known.trigger, known.trigger_name, known.occurrence) == ("schedule", "nightly", "2026-11-30T01:00:00Z")
+    assert (known.trigger, known.trigger_id, known.occurrence) == ("schedule", "nightly", "2026-11-30T01:00:00Z")
     assert given(made, run) == {"doc": "of 2026-11-30T01:00:00Z"}
     assert take(made, direct({**call, "time": "2026-12-01T01:00:00Z"}), call) != run
     assert len(made.engine.executions) == 2
@@ -144,7 +143,7 @@ def test_steps_know_what_has_started_their_run():
     run, _ = fire(made, queued("prod", message({"text": "x"})))
     journal = Journal(made.store, made.clock, "default", run)
     names = Scope(journal.read(["RUN"]), made.blobs, MANIFEST).names["trigger"]
-    assert names == {"kind": "queue", "name": "intake", "id": "m-1", "initiator": "queue:intake"}
+    assert names == {"kind": "queue", "id": "intake", "occurrence": "m-1", "initiator": "queue:intake"}
 
 
 def test_triggers_and_workflows_do_not_share_occurrences():
@@ -157,11 +156,53 @@ def test_triggers_and_workflows_do_not_share_occurrences():
     assert len(ids) == 8
 
 
+def published(*manifests):
+    """Return a table that holds them as versions 1, 2, ... of the workflow."""
+    store = MemoryStore()
+    for version, one in enumerate(manifests, 1):
+        facts_ = {"version": version, "hash": one.hash, "version_arn": f"machine:{version}", "workflow": one.workflow}
+        store.commit([Write(version_key("in-take", version), {**facts_, "manifest": json.dumps(one.to_json())}, None)])
+    store.commit([Write(latest_key("in-take"), {"workflow": "in-take", "version": len(manifests)}, None)])
+    return DefinitionTable(store)
+
+
 def test_the_newest_version_maps_and_the_run_is_pinned_to_it():
-    made = host()
-    published = made.definitions.published("in-take")
-    request = asked(published, queued("prod", message({"text": "x"})))
-    assert (request.version, request.input, request.initiator) == (1, {"doc": "x"}, "queue:intake")
+    newest = manifest(TEXT.replace("body.text", "body.other"))
+    made = replace(host(), definitions=published(MANIFEST, newest))
+    run, _ = fire(made, queued("prod", message({"text": "old", "other": "new"})))
+    known = facts(made, run)
+    assert (known.version, known.hash, given(made, run)) == (2, newest.hash, {"doc": "new"})
+    assert [machine for machine, _ in made.engine.executions] == ["machine:2"]
+
+
+DEEP = """workflow: in-take
+triggers:
+  - queue: {id: intake, input: {doc: "${ trigger.body.text }"}}
+  - queue: {id: whole}
+  - queue: {id: part, input: {doc: "${ trigger.body.doc }"}}
+steps: {a: {type: transform, set: {x: 1}}}
+"""
+
+
+@pytest.mark.parametrize("trigger", ["intake", "whole", "part"])
+def test_what_is_nested_too_deeply_starts_a_run_or_becomes_a_dead_letter(trigger):
+    """It was delivered again and again: a body can be read that cannot be mapped, or not be kept."""
+    made = host(manifest(DEEP))
+    bodies = [f'{{"doc": "x", "text": {"[" * depth}{"]" * depth}}}' for depth in range(100, 970, 15)]
+    records = [message(body, trigger, f"m-{number}") for number, body in enumerate(bodies)]
+    assert take_messages(made, records) == []
+    assert len(made.engine.executions) > 10
+    assert len(made.dead_letters.letters) + len(made.engine.executions) == len(records)
+
+
+def test_a_trigger_whose_tenant_has_changed_asks_for_a_run_of_its_new_tenant():
+    """What a tenant has been asked for is kept with the tenant, as its runs are: nobody looks into another's."""
+    made, event = host(), {**EVENT, "detail": {"doc": "x"}}
+    run, _ = fire(made, of_event("in-take", "uploaded", event))
+    changed = replace(made, definitions=FixedDefinitions(manifest(TEXT.replace("tenant: acme, ", ""))))
+    other, new = fire(changed, of_event("in-take", "uploaded", event))
+    assert (new, facts(made, run, "acme").id, facts(made, other).id) == (True, run, other)
+    assert fire(changed, of_event("in-take", "uploaded", event)) == (other, False)
 
 
 # what can never start a run
@@ -209,7 +250,7 @@ def test_a_tenant_that_nobody_has_set_up_gets_no_runs():
 def test_a_message_that_names_its_tenant_starts_that_ones_run():
     made = host()
     record = message({"doc": "x"}, "by_tenant", MessageGroupId="acme")
-    assert facts(made, take(made, queued("prod", record), record), "acme").trigger_name == "by_tenant"
+    assert facts(made, take(made, queued("prod", record), record), "acme").trigger_id == "by_tenant"
 
 
 def test_what_may_pass_is_delivered_again():
@@ -254,6 +295,15 @@ def test_a_letter_that_cannot_be_kept_leaves_the_message_where_it_is(broken):
         take(made, queued("prod", record), record)
 
 
+def test_a_letter_that_cannot_be_kept_is_not_announced_each_time():
+    made, record = host(), message("no object")
+    made.dead_letters.failure = TransientFailure("no")
+    for _ in range(3):
+        with pytest.raises(TransientFailure):
+            take(made, queued("prod", record), record)
+    assert made.events.announced == []
+
+
 def test_what_comes_again_after_the_workflow_has_changed_is_the_run_that_it_has_started():
     made, record = host(), message({"text": "x"})
     run = take(made, queued("prod", record), record)
@@ -288,55 +338,3 @@ def test_the_manifest_carries_triggers_and_says_nothing_where_there_are_none():
 
 def test_another_mapping_is_another_version():
     assert manifest(TEXT.replace("body.text", "body.other")).hash != MANIFEST.hash
-
-
-# the queue of dead letters
-
-
-@pytest.fixture
-def sqs(monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("sqs", region_name="eu-central-1")
-        yield client, client.create_queue(QueueName="letters")["QueueUrl"]
-
-
-def kept(sqs):
-    (found,) = sqs[0].receive_message(QueueUrl=sqs[1], MessageAttributeNames=["All"])["Messages"]
-    return found["Body"], {name: one["StringValue"] for name, one in found["MessageAttributes"].items()}
-
-
-def test_a_dead_letter_is_the_message_with_the_reason_beside_it(sqs):
-    own = {"kind": {"stringValue": "invoice", "dataType": "String"}}
-    record = {**message("as it was"), "messageAttributes": own}
-    SqsDeadLetters(*sqs).put(record, {"workflow": "in-take", "reason": "unfit_input: \x00\n" + "x" * 5000})
-    body, attributes = kept(sqs)
-    assert (body, attributes["kind"], attributes["workflow"]) == ("as it was", "invoice", "in-take")
-    assert attributes["reason"].startswith("unfit_input: ??xxx")
-    assert len(attributes["reason"]) == 1000
-
-
-def test_a_dead_letter_of_an_event_is_the_whole_call(sqs):
-    call = {"kind": "event", "workflow": "w", "trigger": "t", "event": EVENT}
-    SqsDeadLetters(*sqs).put(call, {"reason": ""})
-    body, attributes = kept(sqs)
-    assert json.loads(body) == call
-    assert attributes == {"reason": "-"}
-
-
-@pytest.mark.parametrize(
-    "own",
-    [
-        {f"a{number}": {"stringValue": "x", "dataType": "String"} for number in range(10)},
-        {"raw": {"binaryValue": "AAE=", "dataType": "Binary"}},
-    ],
-)
-def test_a_message_that_a_letter_cannot_hold_whole_stays_in_its_queue(sqs, own):
-    with pytest.raises(TransientFailure):
-        SqsDeadLetters(*sqs).put({**message("x"), "messageAttributes": own}, {"reason": "r"})
-
-
-def test_a_queue_that_takes_nothing_is_a_failure_that_may_pass(sqs):
-    with pytest.raises(TransientFailure):
-        SqsDeadLetters(sqs[0], sqs[1] + "-gone").put(message("x"), {"reason": "r"})

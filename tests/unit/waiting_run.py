@@ -180,7 +180,7 @@ class World:
         host = Host(**self.parts())
         try:
             published: Published = FixedDefinitions(manifest()).published(payload["workflow"], payload["version"])
-            names = ("tenant", "initiator", "trigger", "input", "key", "budget_mode", "trigger_name", "occurrence")
+            names = ("tenant", "initiator", "trigger", "input", "key", "budget_mode", "trigger_id", "occurrence")
             asked = {name: payload[name] for name in names if name in payload}
             run, new = start_run(host, published, StartRequest(**asked))
         except RequestRefused as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from shared.tools.builtin import with_builtins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import date
 
     from shared.definition.loader import Loaded
     from shared.definition.neighbours import Neighbour
@@ -54,6 +56,7 @@ def check(
     models: frozenset[str],
     known_workflows: Mapping[str, Neighbour] | None = None,
     servers: frozenset[str] | None = None,
+    today: date | None = None,
 ) -> tuple[Finding, ...]:
     """Return every finding about a loaded workflow, in the order of the file; none means that it may be compiled.
 
@@ -63,8 +66,9 @@ def check(
         models: The names of the known models.
         known_workflows: The workflows that its steps may start (see ``neighbours``); None leaves them unchecked.
         servers: The MCP servers that its steps may name; None leaves them unchecked.
+        today: The day from which times of schedules count; None = the one that it is, in UTC.
     """
-    context = Context(loaded, with_builtins(tools), models, known_workflows, servers)
+    context = Context(loaded, with_builtins(tools), models, today or datetime.now(UTC).date(), known_workflows, servers)
     oversize = tuple(RULES["size"](context))
     found = oversize or (finding for rule in RULES.values() for finding in islice(rule(context), MOST_OF_A_KIND))
     return capped(in_order((*loaded.faults, *found), loaded.name))

@@ -34,20 +34,23 @@ def value_faults(context: Context, field: Field, wanted: dict[str, Any]) -> Iter
         yield from misfits(given, wanted)
 
 
-def input_faults(context: Context, field: Field, wanted: dict[str, Any], whom: str) -> Iterator[Told]:
-    """Yield where the value of ``field`` does not fit ``wanted``, the input schema of the workflow ``whom``."""
+def input_faults(context: Context, field: Field, wanted: dict[str, Any], whom: str, where: str = "") -> Iterator[Told]:
+    """Yield where the value of ``field`` does not fit ``wanted``, the input schema of the workflow ``whom``.
+
+    ``where`` says in remedies what has to be added around a field that is missing.
+    """
     if isinstance(field.value, dict):
-        yield from _by_name(context, field, wanted, whom)
+        yield from _by_name(context, field, wanted, whom, where)
         return
     for told in value_faults(context, field, wanted):
         yield field.path, f"the input does not fit: {told}", ""
 
 
-def _by_name(context: Context, field: Field, wanted: dict[str, Any], whom: str) -> Iterator[Told]:
+def _by_name(context: Context, field: Field, wanted: dict[str, Any], whom: str, where: str) -> Iterator[Told]:
     properties: dict[str, Any] = wanted.get("properties", {})
     arguments = cast("dict[str, Any]", field.value)
     for missing in (one for one in wanted.get("required", []) if one not in arguments):
-        yield field.path, f"`{whom}` needs the input `{missing}`", f"Add `{missing}: ...`."
+        yield field.path, f"`{whom}` needs the input `{missing}`", f"Add {where}`{missing}: ...`."
     for key, value in arguments.items():
         path = (*field.path, key)
         if key not in properties:

@@ -137,7 +137,7 @@ def _order_fault(where: Field, scope: Scope, name: str) -> tuple[str, str] | Non
     if own is None:
         return None
     if name == own:
-        around = scope is not where.place.scope or where.body is not None
+        around = scope is not where.here.scope or where.body is not None
         told = f"`{own}` has no output yet: this stands inside it" if around else f"`{own}` uses its own output"
         return None if where.itself else (told, "Use the output of another step.")
     if not scope.relations.waits_for(own, name):
@@ -150,7 +150,7 @@ def _own(where: Field, scope: Scope) -> str | None:
     """Return the step of ``scope`` that is, or holds, the one of the field; None in a body that has come to its end."""
     if scope is where.body:
         return None
-    here = where.place
+    here = where.here
     while here.scope is not scope and here.scope.owner is not None:
         here = here.scope.owner
     return here.name

@@ -15,6 +15,7 @@ from shared.errors import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import date
 
     from shared.definition.loader import Loaded
     from shared.definition.models import AnyStep, Step, Workflow
@@ -31,12 +32,14 @@ Told = tuple["Path", str, str]
 class Context:
     """What rules look at. ``tools`` and ``models`` are those that steps may name, ``workflows`` the other workflows.
 
-    None in ``workflows``, or in ``servers`` (of MCP), means that they are not known.
+    None in ``workflows``, or in ``servers`` (of MCP), means that they are not known. ``today`` (in UTC) tells which
+    times are over.
     """
 
     loaded: Loaded
     tools: Mapping[str, Tool]
     models: frozenset[str]
+    today: date
     workflows: Mapping[str, Neighbour] | None = None
     servers: frozenset[str] | None = None
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import available_timezones
 
 from shared.definition.checks.arguments import input_faults
 from shared.definition.checks.registry import Context, Told, rule
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from shared.definition.triggers import Kind, Start
     from shared.definition.yaml_tree import Path
 
-LONGEST_QUEUE = 57
-"""Characters of a workflow's and a trigger's name together: with `signalbox-<env>-` and the `-` between them a queue's
-name has at most 80. Source: SQS quotas, "Queue name"."""
+LONGEST_QUEUE = 56
+"""The most characters of a workflow's and a trigger's name together: with `signalbox-`, an environment's name of at
+most 12, and a `-` after it and between them, a queue's has 80. Source: SQS quotas, "Queue name"."""
 
 
 def _all(context: Context) -> Iterator[tuple[Path, Kind, Start]]:
@@ -58,9 +59,9 @@ def trigger_queue(context: Context) -> Iterator[Told]:
     """The queue's name is not too long for SQS, and one field says whose its runs are."""
     for path, _, start in _all(context):
         length = len(context.workflow.workflow) + len(start.id)
-        if isinstance(start, Queue) and length >= LONGEST_QUEUE:
+        if isinstance(start, Queue) and length > LONGEST_QUEUE:
             told = f"the names of the workflow and of this trigger have {length} characters together"
-            remedy = f"A queue is named after both: shorten one, to fewer than {LONGEST_QUEUE} together."
+            remedy = f"A queue is named after both: shorten one, to at most {LONGEST_QUEUE} together."
             yield (*path, "id"), told, remedy
         if isinstance(start, Queue) and start.tenant_by_group and "tenant" in start.model_fields_set:
             told = "`tenant` and `tenant_by_group` both say whose the runs are"
@@ -73,19 +74,18 @@ def trigger_schedule(context: Context) -> Iterator[Told]:
     for path, _, start in _all(context):
         if not isinstance(start, Schedule):
             continue
-        if not _is_zone(start.timezone):
-            remedy = nearest(start.timezone, available_timezones()) or "Use an IANA name such as Europe/Berlin, or UTC."
+        if start.timezone not in zones():
+            remedy = nearest(start.timezone, zones()) or "Use an IANA name such as Europe/Berlin, or UTC."
             yield (*path, "timezone"), f"there is no time zone `{start.timezone[:60]}`", remedy
-        if Cron.parse(start.cron).never():
-            yield (*path, "cron"), "no day in any year fits: it would never start a run", "Check day, month and year."
+        if Cron.parse(start.cron).never(context.today):
+            yield (*path, "cron"), "no day from today on fits: it would never start a run", "Check day, month and year."
 
 
-def _is_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
-    return True
+@cache
+def zones() -> frozenset[str]:
+    """Return the names of the time zones that EventBridge Scheduler knows too: those of IANA, nothing of this host."""
+    mine = ("posix/", "right/")
+    return frozenset(each for each in available_timezones() if not each.startswith(mine)) - {"Factory", "localtime"}
 
 
 @rule("trigger_pattern")
@@ -100,7 +100,7 @@ def trigger_pattern(context: Context) -> Iterator[Told]:
         source = "" if found else of_ours(start.pattern)
         if source:
             told = f"this matches events of `{source}` that every run causes: runs would start runs without end"
-            remedy = "Name another source, or in `detail` the `stateMachineArn` of a machine that is not ours."
+            remedy = "Name another source, or in `detail` the `stateMachineArn` of a machine that is not Signalbox's."
             yield at, told, remedy
 
 
@@ -119,8 +119,8 @@ def trigger_input(context: Context) -> Iterator[Told]:
             missing = start.model_copy(update={"input": DEFAULT_INPUT[kind]})
             entry = context.workflow.triggers[int(path[1])].model_copy(update={kind: missing})
             (field,) = of_triggers((entry,), context.scopes[0])
-            for _, told, remedy in input_faults(context, field, wanted, context.workflow.workflow):
-                yield path, told, remedy.replace("Add `", "Add `input` with `")
+            for _, told, remedy in input_faults(context, field, wanted, context.workflow.workflow, "`input` with "):
+                yield path, told, remedy
 
 
 def _uses_others(field: Field) -> bool:
