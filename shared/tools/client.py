@@ -51,7 +51,7 @@ class Net(NamedTuple):
 class Ask(NamedTuple):
     """One request. ``deadline`` in seconds of the monotonic clock; ``expect`` empty = every status from 200 to 299.
 
-    ``enough`` is asked after each piece of a stream whether more of it is wanted.
+    ``enough`` is told each piece of the body, once, and says whether more of it is unwanted.
     """
 
     method: str
@@ -212,7 +212,7 @@ def _whole(ask: Ask, target: Target, start: Reply, chunks: Iterable[bytes]) -> R
         found += piece
         if len(found) > LARGEST_ANSWER:
             raise TooLarge(f"The answer of {target.host} has more than {LARGEST_ANSWER:,} bytes.")
-        if ask.enough and ask.enough(start._replace(body=bytes(found))):
+        if ask.enough and ask.enough(start._replace(body=piece)):
             break
     return start._replace(body=bytes(found))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shared.errors import PermanentFailure, StepFailure, TransientFailure, UnclearAnswer
@@ -125,13 +126,14 @@ class Mcp:
 
     def _post(self, errand: Errand, dialect: Dialect) -> tuple[Reply, Json | None]:
         """Send one message; return the answer to it, None where there is none."""
-        number = None if errand.method.startswith("notifications/") else 1
+        number = "" if errand.method.startswith("notifications/") else uuid.uuid4().hex
         body = json.dumps(_message(errand, dialect, number), ensure_ascii=False).encode()
+        events = _Events(number)
         ask = client.Ask(
-            "POST", self._server.url, self._headers(errand, dialect), body, errand.deadline, _READ, enough=_has_answer
+            "POST", self._server.url, self._headers(errand, dialect), body, errand.deadline, _READ, enough=events.enough
         )
         reply = client.send(self._net, ask)
-        return reply, next((one for one in _messages(reply) if number is not None and "method" not in one), None)
+        return reply, events.last() if _is_stream(reply) else _answer(reply.body, number)
 
     def _headers(self, errand: Errand, dialect: Dialect) -> dict[str, str]:
         found = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -163,12 +165,55 @@ _READ = frozenset({200, 202, 400, 404, 405})
 """Statuses whose body may hold what the protocol says."""
 
 
-def _message(errand: Errand, dialect: Dialect, number: int | None) -> Json:
+class _Events:
+    """The events of a stream as they come, each read once: until one is the answer to the request with this id."""
+
+    def __init__(self, number: str) -> None:
+        self._number = number
+        self._rest = bytearray()
+        self._found: Json | None = None
+
+    def enough(self, piece: Reply) -> bool:
+        """Take a piece of a stream; tell whether it has brought the answer: a server may leave it open behind it."""
+        if not _is_stream(piece):
+            return False
+        seen = max(0, len(self._rest) - 3)
+        self._rest += piece.body
+        while self._found is None and (end := _BLANK.search(self._rest, seen)):
+            self._found = self._read(bytes(self._rest[: end.start()]))
+            del self._rest[: end.end()]
+            seen = 0
+        return self._found is not None
+
+    def last(self) -> Json | None:
+        """Return the answer when no more comes: nothing need stand behind the last event."""
+        return self._found or self._read(bytes(self._rest))
+
+    def _read(self, event: bytes) -> Json | None:
+        lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
+        return _answer(b"\n".join(lines), self._number)
+
+
+_LINE = re.compile(rb"\r\n|\n|\r")
+_BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
+
+
+def _is_stream(reply: Reply) -> bool:
+    return "text/event-stream" in reply.headers.get("content-type", "")
+
+
+def _answer(text: bytes, number: str) -> Json | None:
+    """Return a message if it is the answer to the request with this id: any other is the answer to somebody else's."""
+    found = _parsed(text)
+    return found if found and number and found.get("id") == number and "method" not in found else None
+
+
+def _message(errand: Errand, dialect: Dialect, number: str) -> Json:
     params = dict(errand.params)
     if dialect.version == MODERN:
         about = {"protocolVersion": MODERN, "clientInfo": _CLIENT, "clientCapabilities": {}}
         params["_meta"] = {**params.get("_meta", {}), **{f"{_META}{name}": value for name, value in about.items()}}
-    identified = {} if number is None else {"id": number}
+    identified = {"id": number} if number else {}
     return {"jsonrpc": "2.0", **identified, "method": errand.method, **({"params": params} if params else {})}
 
 
@@ -177,23 +222,6 @@ def _header(text: str) -> str:
     if re.fullmatch(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", text) and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?=" if text else ""
-
-
-def _messages(reply: Reply) -> Iterator[Json]:
-    """Yield the messages of an answer: one JSON object, or the events of a stream."""
-    if "text/event-stream" not in reply.headers.get("content-type", ""):
-        yield from filter(None, [_parsed(reply.body)])
-        return
-    for event in re.split(rb"\r?\n\r?\n|\r\r", reply.body):
-        lines = [line[5:].removeprefix(b" ") for line in re.split(rb"\r?\n", event) if line.startswith(b"data:")]
-        yield from filter(None, [_parsed(b"\n".join(lines))])
-
-
-def _has_answer(reply: Reply) -> bool:
-    """Tell whether a stream has brought the answer: a server may leave it open behind it."""
-    if "text/event-stream" not in reply.headers.get("content-type", ""):
-        return False
-    return any("id" in one and "method" not in one for one in _messages(reply))
 
 
 def _parsed(text: bytes) -> Json | None:

@@ -21,7 +21,7 @@ from shared.tools.host import ToolBox
 from shared.tools.means import Means
 from shared.tools.registry import Call
 from shared.tools.remote import LARGEST_SCHEMA, LONGEST_DESCRIPTION, offer_of
-from tests.unit.mcp_server import FIND, McpServer, text
+from tests.unit.mcp_server import ANY_ID, FIND, McpServer, text
 from tests.unit.raw_server import RawServer, reply
 
 NAME = "mcp:crm/find_customer"
@@ -75,7 +75,7 @@ def test_a_session_that_the_server_has_forgotten_is_opened_anew():
 
 
 def rpc(code, status="200 OK"):
-    body = {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "because"}}
+    body = {"jsonrpc": "2.0", "id": ANY_ID, "error": {"code": code, "message": "because"}}
     return reply(json.dumps(body).encode(), status=status)
 
 
@@ -107,9 +107,17 @@ def test_what_goes_wrong_is_classified(answer, error, uncertain):
     assert len(server.calls) == 1
 
 
+def _answering(got, part):
+    asked = str(json.loads(got.body)["id"]).encode()
+    return part.replace(ANY_ID.encode(), asked) if isinstance(part, bytes) else part
+
+
 def test_a_call_that_has_not_begun_leaves_no_doubt():
     for parts, error in (((30.0,), StepTimeout), ((), TransientFailure), ((rpc(-32603),), TransientFailure)):
-        with RawServer(lambda _, parts=parts: parts) as server, pytest.raises(error) as raised:
+        with (
+            RawServer(lambda got, parts=parts: [_answering(got, one) for one in parts]) as server,
+            pytest.raises(error) as raised,
+        ):
             call(box(f"{server.url}/mcp"), timeout=0.8)
         assert raised.value.uncertain is False
     with pytest.raises(Unreached):
@@ -155,6 +163,66 @@ def test_a_server_and_a_broken_one_are_two_services():
     tools = box("https://x.example")
     assert tools.service("mcp.call", {"server": "crm"}) == tools.service(NAME, {}) == "mcp:crm"
     assert tools.service("mcp.call", {"server": "erp"}) == "mcp:erp"
+
+
+def elses(number):
+    message = {"jsonrpc": "2.0", "id": number, "result": text("somebody else's")}
+    return json.dumps(message).encode()
+
+
+@pytest.mark.parametrize("number", [1, "another", None, 0, True])
+def test_an_answer_to_somebody_else_is_not_taken(number):
+    first = b"data: " + elses(number) + b"\n\n"
+    with McpServer({"find_customer": text("mine")}, stream=True, before=lambda _: first) as server:
+        assert call(box(server.url)) == "mine"
+    with McpServer({"find_customer": reply(elses(number))}) as server, pytest.raises(UnclearAnswer):
+        call(box(server.url))
+
+
+def test_no_request_has_the_id_of_another():
+    with McpServer({"find_customer": text("Ann")}, modern=False) as server:
+        tools = box(server.url)
+        call(tools)
+        call(tools)
+        numbers = [json.loads(got.body).get("id") for got in server.raw.got]
+    sent = [number for number in numbers if number]
+    assert len(set(sent)) == len(sent) == 4
+
+
+def test_a_session_belongs_to_one_tenant_and_one_token():
+    secrets = FakeSecrets(crm_token=["first-token"])
+    with McpServer({"find_customer": text("Ann")}, modern=False) as server:
+        tools = box(server.url, "crm_token", Means(secrets=secrets))
+        given = {"server": "crm", "tool": "find_customer", "arguments": {}}
+        for tenant in ("acme", "globex", "acme"):
+            tools.invoke("mcp.call", given, Call("key", tenant, "run", "step", timeout=5.0))
+        assert server.methods.count("initialize") == 2
+        secrets.versions["crm_token"].append("second-token")
+        call(tools)
+        assert server.methods.count("initialize") == 3
+
+
+@pytest.mark.parametrize("broken", [b"", 3.0])
+def test_after_a_broken_call_the_session_is_not_used_again(broken):
+    def late(_):
+        time.sleep(broken)
+        return text("late")
+
+    with McpServer({"find_customer": text("Ann"), "bad": late if broken else b""}, modern=False) as server:
+        tools = box(server.url)
+        call(tools)
+        with pytest.raises((StepTimeout, TransientFailure)):
+            call(tools, "bad", timeout=1.0)
+        call(tools)
+        assert server.methods.count("initialize") == 2
+
+
+def test_a_stream_is_read_once_however_small_its_pieces_are():
+    notes = b'data: {"method": "notifications/progress"}\n\n' * 150_000
+    with McpServer({"find_customer": text("Ann")}, stream=True, before=lambda _: notes) as server:
+        began = time.monotonic()
+        assert call(box(server.url), timeout=20.0) == "Ann"
+    assert time.monotonic() - began < 5
 
 
 # --- tools that agents call -----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shared.errors import PermanentFailure, StepFailure
+from shared.ids import sha256
 from shared.settings import MCP_SERVERS
 from shared.tools import client, guard, remote
 from shared.tools.guard import Allowed
@@ -38,7 +39,7 @@ class Servers:
 
     def __init__(self, means: Means) -> None:
         self._means = means
-        self._dialects: dict[str, Dialect] = {}
+        self._dialects: dict[tuple[str, str, str], Dialect] = {}
 
     def call(self, *, server: str, tool: str, arguments: dict[str, Any] | None = None, call: Call) -> Any:
         """Call a tool of an MCP server that the deployment names."""
@@ -66,14 +67,18 @@ class Servers:
             told = f"This deployment names no MCP server {name}. Add it to mcp_servers in infra/settings.py"
             raise PermanentFailure(f"{told}; for a run of a file, to the tool setting {MCP_SERVERS}.")
         token = self._token(place, call)
-        speaking = Mcp(_net(self._means, call, place), Server(name, place.url, token), self._dialects.get(place.url))
-        try:
-            from shared.runtime.secrets import Known  # noqa: PLC0415 - only where something is asked
+        whose = place.url, call.tenant, sha256(token.encode(errors="surrogatepass"))  # a session is one tenant's
+        speaking = Mcp(_net(self._means, call, place), Server(name, place.url, token), self._dialects.get(whose))
+        from shared.runtime.secrets import Known  # noqa: PLC0415 - only where something is asked
 
-            return Known(speaking, (token,) if token else ()).call(ask)
-        finally:
-            if speaking.dialect is not None:
-                self._dialects[place.url] = speaking.dialect
+        try:
+            answer = Known(speaking, (token,) if token else ()).call(ask)
+        except BaseException:
+            self._dialects.pop(whose, None)  # what is still under way there is of no use to the next call
+            raise
+        if speaking.dialect is not None:
+            self._dialects[whose] = speaking.dialect
+        return answer
 
     def _token(self, place: Place, call: Call) -> str:
         if not place.secret:
