@@ -51,7 +51,8 @@ class Net(NamedTuple):
 class Ask(NamedTuple):
     """One request. ``deadline`` in seconds of the monotonic clock; ``expect`` empty = every status from 200 to 299.
 
-    ``enough`` is told each piece of the body, once, and says whether more of it is unwanted.
+    ``enough`` is told each piece of the body, once, and says whether more of it is unwanted. ``largest`` is
+    how many bytes of it are read.
     """
 
     method: str
@@ -61,6 +62,7 @@ class Ask(NamedTuple):
     deadline: float
     expect: frozenset[int] = frozenset()
     enough: Callable[[Reply], bool] | None = None
+    largest: int = LARGEST_ANSWER
 
 
 class Reply(NamedTuple):
@@ -210,8 +212,8 @@ def _whole(ask: Ask, target: Target, start: Reply, chunks: Iterable[bytes]) -> R
     found, encoding = bytearray(), start.headers.get("content-encoding", "").strip().lower()
     for piece in _plain(target, encoding, chunks):
         found += piece
-        if len(found) > LARGEST_ANSWER:
-            raise TooLarge(f"The answer of {target.host} has more than {LARGEST_ANSWER:,} bytes.")
+        if len(found) > ask.largest:
+            raise TooLarge(f"The answer of {target.host} has more than {ask.largest:,} bytes.")
         if ask.enough and ask.enough(start._replace(body=piece)):
             break
     return start._replace(body=bytes(found))

@@ -20,7 +20,7 @@ from shared.errors import PermanentFailure, StepFailure, TransientFailure, Uncle
 from shared.tools import client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from shared.tools.client import Net, Reply
 
@@ -36,6 +36,8 @@ _INTERNAL = -32603
 _UNKNOWN_SESSION = 404
 _PAGES = 20
 """Pages of a server's list that are read."""
+LARGEST_LIST = 2 * 1024 * 1024
+"""Bytes of all pages of a server's list."""
 
 Json = dict[str, Any]
 
@@ -58,13 +60,14 @@ class Dialect(NamedTuple):
 class Errand(NamedTuple):
     """One request to a server: what is sent, and by when (monotonic clock) its answer must be there.
 
-    ``key`` is the idempotency key of a call, empty for what changes nothing.
+    ``key`` is the idempotency key of a call, empty for what changes nothing; ``largest`` = bytes of the answer.
     """
 
     method: str
     params: Json
     deadline: float
     key: str = ""
+    largest: int = client.LARGEST_ANSWER
 
 
 class Mcp:
@@ -72,6 +75,7 @@ class Mcp:
 
     def __init__(self, net: Net, server: Server, dialect: Dialect | None = None) -> None:
         self._net, self._server = net, server
+        self._read = 0
         self.dialect = dialect
 
     def call(self, tool: str, arguments: Mapping[str, Any], deadline: float, key: str) -> Any:
@@ -79,16 +83,19 @@ class Mcp:
         params = {"name": tool, "arguments": dict(arguments), "_meta": {"io.signalbox/idempotency-key": key}}
         return _content(self._server.name, tool, self._request(Errand("tools/call", params, deadline, key)))
 
-    def tools(self, deadline: float) -> Iterator[Json]:
-        """Yield every tool that the server lists. Raises StepFailure subclasses, none of which leaves doubt."""
+    def tools(self, wanted: Collection[str], deadline: float) -> dict[str, Json]:
+        """Return those of the wanted tools that the server lists, by name. Raises StepFailure subclasses."""
+        found: dict[str, Json] = {}
         cursor: Any = None
         for _ in range(_PAGES):
             params = {"cursor": cursor} if cursor else {}
-            answer = self._request(Errand("tools/list", params, deadline))
-            yield from (one for one in _items(answer.get("tools")) if isinstance(one.get("name"), str))
+            answer = self._request(Errand("tools/list", params, deadline, largest=LARGEST_LIST - self._read))
+            listed = ((one.get("name"), one) for one in _items(answer.get("tools")))
+            found = {name: one for name, one in listed if isinstance(name, str) and name in wanted} | found
             cursor = answer.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor:
-                return
+            if len(found) == len(wanted) or not isinstance(cursor, str) or not cursor:
+                return found
+        raise PermanentFailure(f"The MCP server {self._server.name} lists its tools on more than {_PAGES} pages.")
 
     def _request(self, errand: Errand) -> Json:
         if self.dialect is None:
@@ -130,9 +137,10 @@ class Mcp:
         body = json.dumps(_message(errand, dialect, number), ensure_ascii=False).encode()
         events = _Events(number)
         ask = client.Ask(
-            "POST", self._server.url, self._headers(errand, dialect), body, errand.deadline, _READ, enough=events.enough
+            "POST", self._server.url, self._headers(errand, dialect), body, errand.deadline, _READ, events.enough
         )
-        reply = client.send(self._net, ask)
+        reply = client.send(self._net, ask._replace(largest=errand.largest))
+        self._read += len(reply.body)
         return reply, events.last() if _is_stream(reply) else _answer(reply.body, number)
 
     def _headers(self, errand: Errand, dialect: Dialect) -> dict[str, str]:

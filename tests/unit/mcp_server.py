@@ -26,8 +26,8 @@ FIND = {
 class McpServer:
     """``answers`` are the tools' results by name: a result, or a function of the arguments that returns one.
 
-    ``stream`` = answers come as events, and the stream stays open behind them. ``before`` makes bytes that the stream of
-    a call sends first, from the message.
+    ``stream`` = answers come as events, and the stream stays open behind them. ``before`` makes bytes from the message
+    of a call that its stream sends first.
     """
 
     answers: dict[str, Any] = field(default_factory=dict)

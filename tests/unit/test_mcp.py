@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from shared.definition.validation import complaints
 from shared.errors import (
     PermanentFailure,
     RateLimited,
@@ -16,8 +17,10 @@ from shared.errors import (
     UnclearAnswer,
     Unreached,
 )
+from shared.runtime.outputs import fits
 from shared.testing import FakeSecrets
 from shared.tools.host import ToolBox
+from shared.tools.mcp import LARGEST_LIST, MODERN
 from shared.tools.means import Means
 from shared.tools.registry import Call
 from shared.tools.remote import LARGEST_SCHEMA, LONGEST_DESCRIPTION, offer_of
@@ -286,3 +289,89 @@ def test_what_could_be_made_expensive_is_not_kept():
     )
     kept = offer_of(NAME, [{**FIND, "inputSchema": given}])["parameters"]
     assert kept == schema(properties={"name": {"type": "string"}, "pattern": {"type": "integer"}})
+
+
+def parameters(**more):
+    return offer_of(NAME, [{**FIND, "inputSchema": schema(**more)}])["parameters"]
+
+
+def test_references_are_replaced_by_what_they_refer_to():
+    definitions = {"a/b": {"type": "string"}, "c": {"$ref": "#/$defs/a~1b", "description": "told"}}
+    used = {"x": {"$ref": "#/$defs/c", "minLength": 2}, "y": {"items": {"$ref": "#/properties/x"}}}
+    told = {"type": "string", "description": "told"}
+    both = {"minLength": 2, "allOf": [told]}
+    assert parameters(properties=used, **{"$defs": definitions}) == schema(properties={"x": both, "y": {"items": both}})
+
+
+@pytest.mark.parametrize("reference", ["#", "#/nope", "#/properties/a", "#anchor", "x", 3, "#/required/9", "file:/x"])
+def test_a_reference_without_an_end_or_a_target_is_refused(reference):
+    with pytest.raises(PermanentFailure, match="refers to"):
+        parameters(properties={"a": {"$ref": reference}}, required=["a"])
+
+
+def test_a_schema_that_grows_without_bounds_is_refused_at_once():
+    def twice(number):
+        return {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2}
+
+    began = time.monotonic()
+    for long in ({"type": "string"}, {"enum": ["x" * 8_000]}):
+        with pytest.raises(PermanentFailure, match="schema of mcp:crm/find_customer"):
+            parameters(**{"$ref": "#/$defs/d0", "$defs": {**{f"d{n}": twice(n) for n in range(25)}, "d25": long}})
+    with pytest.raises(PermanentFailure, match="nested too deeply"):
+        parameters(properties={"a": {"default": json.loads("[" * 900 + "]" * 900)}})
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"$dynamicRef": "file:/x"},
+        {"dependentSchemas": {"name": {"properties": {"a": {"$ref": "http://127.0.0.1/x"}}}}},
+        {"$recursiveRef": "http://127.0.0.1/x", "$id": "http://127.0.0.1/"},
+        {"unevaluatedProperties": {"type": "string"}},
+    ],
+)
+def test_keywords_that_are_not_known_are_not_kept(given):
+    assert parameters(**given) == schema()
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+def test_nothing_is_fetched_to_check_a_value(keyword, tmp_path):
+    (tmp_path / "schema.json").write_text("{}")
+    with RawServer(lambda _: [reply(b"{}")]) as server:
+        for place in (f"{server.url}/schema", (tmp_path / "schema.json").as_uri(), "#/nope", "#nope"):
+            given = {"properties": {"a": {keyword: place}}}
+            assert "which is not part of it" in str(fits({"a": 1}, given))
+            assert "which is not part of it" in complaints({"a": 1}, given)[0][1]
+        assert server.got == []
+
+
+@pytest.mark.parametrize("size", [1, LARGEST_LIST // 4])
+def test_a_list_without_an_end_is_not_read_to_it(size):
+    def page(got):
+        asked = json.loads(got.body)
+        modern = {"supportedVersions": [MODERN]}
+        listed = {"tools": [{**FIND, "name": "x" * size}], "nextCursor": "more"}
+        result = modern if asked["method"] == "server/discover" else listed
+        return [reply(json.dumps({"id": asked["id"], "result": result}).encode())]
+
+    with RawServer(page) as server, pytest.raises((PermanentFailure, TooLarge)) as raised:
+        box(server.url).offers([NAME], CALL)
+    assert raised.value.uncertain is False
+    assert len(server.got) <= (21 if size == 1 else 6)
+
+
+def test_only_what_is_wanted_of_a_list_is_kept():
+    with McpServer(tools=[FIND, FIND, {**FIND, "name": "other"}]) as server:
+        box(server.url).offers([NAME], CALL)
+        assert server.methods == ["server/discover", "tools/list"], "what is wanted has been found"
+
+
+def test_a_list_that_is_nested_too_deeply_is_refused():
+    deep = json.loads("[" * 940 + "]" * 940)
+    means = Means(secrets=FakeSecrets(crm_token=["s3cret-token"]))
+    with McpServer(tools=[{**FIND, "inputSchema": schema(default=deep)}]) as server:
+        for tools in (box(server.url, "crm_token", means), box(server.url)):
+            with pytest.raises(PermanentFailure, match="nested too deeply") as raised:
+                tools.offers([NAME], CALL)
+            assert raised.value.uncertain is False

@@ -14,7 +14,7 @@ from shared.tools.mcp import Dialect, Mcp, Server
 from shared.tools.registry import Call  # noqa: TC001 - checks read the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from shared.tools.means import Means
 
@@ -49,16 +49,24 @@ class Servers:
 
         return self._asked(server, call, ask)
 
-    def offers(self, names: Iterable[str], call: Call) -> dict[str, dict[str, Any]]:
+    def offers(self, names: Collection[str], call: Call) -> dict[str, dict[str, Any]]:
         """Return what these tools do and take, as their servers say now; each server is asked once."""
-        found: dict[str, dict[str, Any]] = {}
-        listed: dict[str, list[Mapping[str, Any]]] = {}
-        for name in names:
-            server, _ = remote.parted(name)
-            if server not in listed:
-                listed[server] = self._asked(server, call, _listing)
-            found[name] = remote.offer_of(name, listed[server])
-        return found
+        wanted: dict[str, set[str]] = {}
+        for server, tool in map(remote.parted, names):
+            wanted.setdefault(server, set()).add(tool)
+        listed = {server: self._listed(server, tools, call) for server, tools in wanted.items()}
+        return {name: remote.offer_of(name, listed[remote.parted(name)[0]]) for name in names}
+
+    def _listed(self, server: str, wanted: Collection[str], call: Call) -> list[dict[str, Any]]:
+        """Return what a server lists of the wanted tools; asking it changes nothing, so no failure leaves a doubt."""
+        try:
+            found = self._asked(server, call, lambda it: it.tools(wanted, client.deadline_of(LISTING)))
+            return list(found.values())
+        except RecursionError:
+            raise PermanentFailure(f"What the MCP server {server} lists is nested too deeply.") from None
+        except StepFailure as failure:
+            failure.uncertain = False
+            raise
 
     def _asked(self, name: str, call: Call, ask: Callable[[Mcp], Any]) -> Any:
         """Let a server be asked. Its token is nowhere in what comes back, nor in what is said about a failure."""
@@ -91,10 +99,6 @@ class Servers:
         except StepFailure as failure:
             failure.uncertain = False  # the call has not begun
             raise
-
-
-def _listing(speaking: Mcp) -> list[Mapping[str, Any]]:
-    return list(speaking.tools(client.deadline_of(LISTING)))
 
 
 def _net(means: Means, call: Call, place: Place) -> client.Net:
