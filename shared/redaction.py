@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MARK = "[redacted]"
+CUT = "…"
+"""Stands where a text that is told was cut: what is before it may be the beginning of a secret."""
 Schema = dict[str, Any]
 _KINDS = (
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # AWS access key id
@@ -37,6 +39,11 @@ _SIGNS = (
 _SHORTEST = len("xoxb-0123456789")
 """Characters of the shortest secret: most texts, the names of fields above all, have fewer."""
 _HOLD_NO_TEXT = frozenset({int, bool, float, type(None)})
+
+
+def cut(text: str, most: int) -> str:
+    """Return the text, cut to so many characters, with a mark where it was cut."""
+    return text if len(text) <= most else text[:most] + CUT
 
 
 def redacted_text(text: str) -> str:

@@ -8,11 +8,13 @@ data, whatever it looks like.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from shared.definition.expressions import SECRET, Slot, as_text, parts
 from shared.errors import PermanentFailure, PolicyViolation, StepFailure
+from shared.redaction import CUT
 from shared.redaction import MARK as REDACTED
 
 if TYPE_CHECKING:
@@ -78,12 +80,23 @@ class Known(NamedTuple):
         try:
             return _without(invoke(self.arguments), self._forms())
         except StepFailure as failure:
-            failure.args = (_hidden(str(failure), self._forms()),)
+            failure.args = (_hidden_cut(str(failure), self._forms()),)
             raise failure.with_traceback(None) from None  # what it came from may say more, and is logged
 
     def _forms(self) -> list[str]:
         """Return the values as they may come back, longest first."""
-        return sorted({form for value in self.values for form in (value, quote(value, safe=""))}, key=len, reverse=True)
+        return sorted({form for value in self.values for form in _forms(value)}, key=len, reverse=True)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield a value as it was, as a line, as a host's name, and each as URLs, JSON and Python write it."""
+    for text in (value, " ".join(value.split()), value.strip(), value.lower()):
+        if len(text) >= SHORTEST:
+            yield from (text, repr(text)[1:-1])
+            yield from (way(text, safe="", errors="surrogatepass") for way in (quote, quote_plus))
+            yield quote(text, errors="surrogatepass")
+            for written in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+                yield from (written, written.replace("/", "\\/"))
 
 
 def resolved(template: Any, arguments: Any, secrets: Secrets, tenant: str) -> Known:
@@ -142,3 +155,15 @@ def _hidden(text: str, forms: Sequence[str]) -> str:
     for form in forms:
         text = text.replace(form, REDACTED)
     return text
+
+
+def _hidden_cut(text: str, forms: Sequence[str]) -> str:
+    """Hide also the beginning of a value that is left where a text was cut."""
+    *parts, last = _hidden(text, forms).split(CUT)
+    return CUT.join((*(_ended(part, forms) for part in parts), last))
+
+
+def _ended(part: str, forms: Sequence[str]) -> str:
+    sizes = ((form, size) for form in forms for size in range(SHORTEST, min(len(form), len(part) + 1)))
+    longest = max((size for form, size in sizes if part.endswith(form[:size])), default=0)
+    return f"{part[:-longest]}{REDACTED}" if longest else part

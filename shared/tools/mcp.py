@@ -17,6 +17,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shared.errors import PermanentFailure, StepFailure, TransientFailure, UnclearAnswer
+from shared.redaction import cut
 from shared.tools import client
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Mcp:
         reply, answer = self._post(hello, Dialect(""))
         version = self._result(hello, reply, answer).get("protocolVersion")
         if version not in _LEGACY:
-            told = f"The MCP server {self._server.name} speaks revision {str(version)[:40]!r}"
+            told = f"The MCP server {self._server.name} speaks revision {cut(str(version), 40)!r}"
             raise PermanentFailure(f"{told}; known are {MODERN} and {', '.join(sorted(_LEGACY))}.")
         found = Dialect(str(version), reply.headers.get("mcp-session-id", ""))
         self._post(Errand("notifications/initialized", {}, deadline), found)
@@ -134,14 +135,21 @@ class Mcp:
     def _post(self, errand: Errand, dialect: Dialect) -> tuple[Reply, Json | None]:
         """Send one message; return the answer to it, None where there is none."""
         number = "" if errand.method.startswith("notifications/") else uuid.uuid4().hex
-        body = json.dumps(_message(errand, dialect, number), ensure_ascii=False).encode()
+        body, headers = self._written(errand, dialect, number)
         events = _Events(number)
-        ask = client.Ask(
-            "POST", self._server.url, self._headers(errand, dialect), body, errand.deadline, _READ, events.enough
-        )
+        ask = client.Ask("POST", self._server.url, headers, body, errand.deadline, _READ, events.enough)
         reply = client.send(self._net, ask._replace(largest=errand.largest))
         self._read += len(reply.body)
         return reply, events.last() if _is_stream(reply) else _answer(reply.body, number)
+
+    def _written(self, errand: Errand, dialect: Dialect, number: str) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers of a message. Raises PermanentFailure for what is no text or no JSON."""
+        try:
+            message = json.dumps(_message(errand, dialect, number), ensure_ascii=False, allow_nan=False)
+            return message.encode(), self._headers(errand, dialect)
+        except (ValueError, TypeError, RecursionError) as error:
+            told = f"What {self._server.name} would be asked by {errand.method} cannot be written"
+            raise PermanentFailure(f"{told}: {error}") from None
 
     def _headers(self, errand: Errand, dialect: Dialect) -> dict[str, str]:
         found = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -241,7 +249,7 @@ def _parsed(text: bytes) -> Json | None:
 
 
 def _failure(server: str, method: str, error: Json) -> StepFailure:
-    code, told = error.get("code"), str(error.get("message", ""))[:500]
+    code, told = error.get("code"), cut(str(error.get("message", "")), 500)
     text = f"The MCP server {server} refused {method} ({code}): {told or 'no reason given'}"
     if code in _REFUSED:
         return PermanentFailure(text)
@@ -253,7 +261,7 @@ def _content(server: str, tool: str, result: Json) -> Any:
     parts = list(_items(result.get("content")))
     texts = [str(part.get("text", "")) for part in parts if part.get("type") == "text"]
     if result.get("isError"):
-        told = " ".join(texts)[:1_000] or "no reason given"
+        told = cut(" ".join(texts), 1_000) or "no reason given"
         raise UnclearAnswer(f"{tool} of the MCP server {server} reports an error: {told}")
     if result.get("resultType", "complete") != "complete":
         raise UnclearAnswer(f"{tool} of the MCP server {server} asks for more input, which nobody could give here.")

@@ -43,6 +43,8 @@ class Servers:
 
     def call(self, *, server: str, tool: str, arguments: dict[str, Any] | None = None, call: Call) -> Any:
         """Call a tool of an MCP server that the deployment names."""
+        if not isinstance(cast("Any", arguments or {}), dict):
+            raise PermanentFailure("The `arguments` of mcp.call are no object.")
 
         def ask(speaking: Mcp) -> Any:
             return speaking.call(tool, arguments or {}, client.deadline_of(call.timeout), call.idempotency_key)
@@ -95,7 +97,7 @@ class Servers:
         if secrets is None:
             raise PermanentFailure("This host has no secrets, and the MCP server wants a token.")
         try:
-            return secrets.value(call.tenant, place.secret, secrets.version(call.tenant, place.secret))
+            return secrets.value(call.tenant, place.secret, secrets.version(call.tenant, place.secret)).strip()
         except StepFailure as failure:
             failure.uncertain = False  # the call has not begun
             raise
