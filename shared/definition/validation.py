@@ -22,7 +22,7 @@ Complaint = tuple["Path", str, str]
 
 def complaints(value: Any, schema: Mapping[str, Any]) -> list[Complaint]:
     """Return why ``value`` does not fit ``schema``; empty when it does."""
-    known = cast("Any", Registry())  # knows nothing and fetches nothing
+    known = cast("Any", Registry)()  # knows nothing and fetches nothing
     validator = cast("Any", Draft202012Validator(cast("Any", schema), registry=known))
     try:
         return [_complaint(error) for error in validator.iter_errors(value)]

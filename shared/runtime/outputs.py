@@ -42,7 +42,7 @@ def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - with it
 
     library = cast("Any", jsonschema)
-    validator = library.Draft202012Validator(schema, registry=cast("Any", Registry()))  # knows nothing, fetches nothing
+    validator = library.Draft202012Validator(schema, registry=cast("Any", Registry)())  # knows nothing, fetches nothing
     try:
         error = library.exceptions.best_match(validator.iter_errors(output))
     except Unresolvable as unknown:

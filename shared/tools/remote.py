@@ -97,7 +97,7 @@ class _Plain:
             return kept
         meant = self._referred(given["$ref"], depth, within)
         if isinstance(meant, dict) and kept.keys() <= _TOLD:
-            return {**meant, **kept}
+            return {**cast("dict[str, Any]", meant), **kept}
         return {**kept, "allOf": [*_items(kept.get("allOf")), meant]}
 
     def _inside(self, key: str, value: Any, depth: int, within: tuple[str, ...]) -> Any:
@@ -146,10 +146,11 @@ def _pointed(root: Any, reference: str) -> Any:
     """Return what a JSON pointer in a fragment points to. Raises KeyError, IndexError, ValueError, TypeError."""
     if not reference.startswith("#/"):
         raise KeyError(reference)
-    found = root
+    found: Any = root
     for step in unquote(reference[2:]).split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
-        found = found[int(name)] if isinstance(found, list) else found[name]
+        inner = cast("list[Any]", found)[int(name)] if isinstance(found, list) else found[name]
+        found = cast("Any", inner)
     return found
 
 
