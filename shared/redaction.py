@@ -7,16 +7,19 @@ and the values of the secrets that a call was given (``Known``). What was taken 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from shared.errors import StepFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MARK = "[redacted]"
+CUT = "…"
+"""Stands where a text that is told was cut: what is before it may be the beginning of a secret."""
 Schema = dict[str, Any]
 _KINDS = (
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",  # AWS access key id
@@ -40,7 +43,14 @@ _SIGNS = (
 """What every secret holds one of: looking for these takes a hundredth of the time."""
 _SHORTEST = len("xoxb-0123456789")
 """Characters of the shortest secret: most texts, the names of fields above all, have fewer."""
+SHORTEST = 4
+"""Characters of a secret's value: a shorter one could not be taken out of what a tool returns without everything else."""
 _HOLD_NO_TEXT = frozenset({int, bool, float, type(None)})
+
+
+def cut(text: str, most: int) -> str:
+    """Return the text, cut to so many characters, with a mark where it was cut."""
+    return text if len(text) <= most else text[:most] + CUT
 
 
 def redacted_text(text: str) -> str:
@@ -130,12 +140,23 @@ class Known(NamedTuple):
         try:
             return _without(invoke(self.arguments), self._forms())
         except StepFailure as failure:
-            failure.args = (_hidden(str(failure), self._forms()),)
+            failure.args = (_hidden_cut(str(failure), self._forms()),)
             raise failure.with_traceback(None) from None  # what it came from may say more, and is logged
 
     def _forms(self) -> list[str]:
         """Return the values as they may come back, longest first."""
-        return sorted({form for value in self.values for form in (value, quote(value, safe=""))}, key=len, reverse=True)
+        return sorted({form for value in self.values for form in _forms(value)}, key=len, reverse=True)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield a value as it was, as a line, as a host's name, and each as URLs, JSON and Python write it."""
+    for text in (value, " ".join(value.split()), value.strip(), value.lower()):
+        if len(text) >= SHORTEST:
+            yield from (text, repr(text)[1:-1])
+            yield from (way(text, safe="", errors="surrogatepass") for way in (quote, quote_plus))
+            yield quote(text, errors="surrogatepass")
+            for written in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+                yield from (written, written.replace("/", "\\/"))
 
 
 def _without(value: Any, forms: Sequence[str]) -> Any:
@@ -151,3 +172,15 @@ def _hidden(text: str, forms: Sequence[str]) -> str:
     for form in forms:
         text = text.replace(form, MARK)
     return text
+
+
+def _hidden_cut(text: str, forms: Sequence[str]) -> str:
+    """Hide also the beginning of a value that is left where a text was cut."""
+    *parts, last = _hidden(text, forms).split(CUT)
+    return CUT.join((*(_ended(part, forms) for part in parts), last))
+
+
+def _ended(part: str, forms: Sequence[str]) -> str:
+    sizes = ((form, size) for form in forms for size in range(SHORTEST, min(len(form), len(part) + 1)))
+    longest = max((size for form, size in sizes if part.endswith(form[:size])), default=0)
+    return f"{part[:-longest]}{MARK}" if longest else part

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema import exceptions as _exceptions
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,8 +22,12 @@ Complaint = tuple["Path", str, str]
 
 def complaints(value: Any, schema: Mapping[str, Any]) -> list[Complaint]:
     """Return why ``value`` does not fit ``schema``; empty when it does."""
-    validator = cast("Any", Draft202012Validator(cast("Any", schema)))
-    return [_complaint(error) for error in validator.iter_errors(value)]
+    known = cast("Any", Registry)()  # knows nothing and fetches nothing
+    validator = cast("Any", Draft202012Validator(cast("Any", schema), registry=known))
+    try:
+        return [_complaint(error) for error in validator.iter_errors(value)]
+    except Unresolvable as unknown:
+        return [((), f"its schema refers to {str(unknown.ref)[:80]!r}, which is not part of it", "$ref")]
 
 
 def schema_complaint(schema: Mapping[str, Any]) -> Complaint | None:

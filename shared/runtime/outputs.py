@@ -38,9 +38,15 @@ def fits(output: Any, schema: Mapping[str, Any] | None) -> str | None:
     if not schema:
         return None
     import jsonschema  # noqa: PLC0415 - 0.2 s that only steps with a schema pay
+    from referencing import Registry  # noqa: PLC0415 - with it
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - with it
 
     library = cast("Any", jsonschema)
-    error = library.exceptions.best_match(library.Draft202012Validator(schema).iter_errors(output))
+    validator = library.Draft202012Validator(schema, registry=cast("Any", Registry)())  # knows nothing, fetches nothing
+    try:
+        error = library.exceptions.best_match(validator.iter_errors(output))
+    except Unresolvable as unknown:
+        return f"$: its schema refers to {str(unknown.ref)[:80]!r}, which is not part of it"
     if error is None:
         return None
     # The library's message quotes the value, which must not be told where something of it must not be kept.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shared.definition.expressions import SECRET, Slot, as_text, parts
 from shared.errors import PermanentFailure, PolicyViolation
-from shared.redaction import Known
+from shared.redaction import SHORTEST, Known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from shared.ports import Secrets
 
 REFERENCE = "$secret"
-SHORTEST = 4
-"""Characters of a value. A shorter one could not be taken out of what a tool returns without taking out everything."""
 
 
 def uses(template: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import zlib
@@ -18,6 +19,7 @@ from shared.errors import (
     UnclearAnswer,
     Unreached,
 )
+from shared.redaction import cut, redacted_text
 from shared.tools import guard
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOLD = 300
 """Characters of a refusal's body that its message quotes."""
 _CHUNK = 64 * 1024
+LONGEST_HEADER = 8_000
+"""Characters of a header's value that is sent."""
+_VALUE = re.compile(rf"(?![ \t])[\x20-\x7e\t]{{0,{LONGEST_HEADER}}}(?<![ \t])")
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
@@ -51,7 +56,8 @@ class Net(NamedTuple):
 class Ask(NamedTuple):
     """One request. ``deadline`` in seconds of the monotonic clock; ``expect`` empty = every status from 200 to 299.
 
-    ``enough`` is asked after each piece of a stream whether more of it is wanted.
+    ``enough`` is told each piece of the body, once, and says whether more of it is unwanted. ``largest`` is
+    how many bytes of it are read.
     """
 
     method: str
@@ -61,6 +67,7 @@ class Ask(NamedTuple):
     deadline: float
     expect: frozenset[int] = frozenset()
     enough: Callable[[Reply], bool] | None = None
+    largest: int = LARGEST_ANSWER
 
 
 class Reply(NamedTuple):
@@ -85,6 +92,7 @@ def send(net: Net, ask: Ask) -> Reply:
     """
     if ask.body is not None and len(ask.body) > LARGEST_REQUEST:
         raise PermanentFailure(f"The request's body has {len(ask.body):,} bytes; at most {LARGEST_REQUEST:,} are sent.")
+    check_headers(ask.headers)
     target = guard.target_of(ask.url, net.allowed)
     for _ in range(MOST_REDIRECTS + 1):
         reply = _once(net, ask, target)
@@ -93,6 +101,17 @@ def send(net: Net, ask: Ask) -> Reply:
             return reply
         target = further
     raise PermanentFailure(f"{target.host} redirects {ask.method} more than {MOST_REDIRECTS} times.")
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Raise PermanentFailure for a header that cannot be sent; its value may be a secret, so it is not told."""
+    for name, value in headers.items():
+        if not _VALUE.fullmatch(value):
+            told = f"The header {cut(name, 60)!r} has a value that no header can have"
+            raise PermanentFailure(
+                f"{told}: only ASCII is sent, without line breaks and without spaces at its ends, "
+                f"at most {LONGEST_HEADER:,} characters."
+            )
 
 
 def _moved(net: Net, ask: Ask, target: Target, reply: Reply) -> Target | None:
@@ -119,7 +138,7 @@ def check_status(ask: Ask, host: str, reply: Reply) -> None:
 def failure_of(method: str, host: str, reply: Reply) -> StepFailure:
     """Return the failure that a status means."""
     status, wish = reply.status, retry_after(reply.headers.get("retry-after"))
-    quoted = " ".join(reply.body[: 4 * _TOLD].decode(errors="replace").split())[:_TOLD]
+    quoted = cut(redacted_text(" ".join(reply.body.decode(errors="replace").split())), _TOLD)
     told = f"{host} answered {method} with {status}: {quoted or 'no reason given'}"
     match status:
         case 408:
@@ -154,8 +173,8 @@ def _once(net: Net, ask: Ask, target: Target) -> Reply:
         raise Unreached(f"{target.host} cannot be reached: {error or 'it takes no connection in time'}") from None
     except http.TimeoutException:
         raise StepTimeout(f"{target.host} did not answer {ask.method} in time.") from None
-    except (http.LocalProtocolError, http.UnsupportedProtocol) as error:
-        raise PermanentFailure(f"The request to {target.host} cannot be sent: {error}") from None
+    except (http.LocalProtocolError, http.UnsupportedProtocol):  # its text quotes headers, which may be secrets
+        raise PermanentFailure(f"The request to {target.host} cannot be sent: HTTP allows none like it.") from None
     except (http.NetworkError, http.ProtocolError) as error:
         raise TransientFailure(f"The connection to {target.host} was lost: {error}") from None
 
@@ -198,9 +217,9 @@ def _whole(ask: Ask, target: Target, start: Reply, chunks: Iterable[bytes]) -> R
     found, encoding = bytearray(), start.headers.get("content-encoding", "").strip().lower()
     for piece in _plain(target, encoding, chunks):
         found += piece
-        if len(found) > LARGEST_ANSWER:
-            raise TooLarge(f"The answer of {target.host} has more than {LARGEST_ANSWER:,} bytes.")
-        if ask.enough and ask.enough(start._replace(body=bytes(found))):
+        if len(found) > ask.largest:
+            raise TooLarge(f"The answer of {target.host} has more than {ask.largest:,} bytes.")
+        if ask.enough and ask.enough(start._replace(body=piece)):
             break
     return start._replace(body=bytes(found))
 
@@ -210,14 +229,27 @@ def _plain(target: Target, encoding: str, chunks: Iterable[bytes]) -> Iterator[b
         yield from chunks
         return
     if encoding not in {"gzip", "x-gzip", "deflate"}:
-        raise UnclearAnswer(f"The answer of {target.host} is encoded as {encoding[:40]!r}, which was not asked for.")
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        raise UnclearAnswer(
+            f"The answer of {target.host} is encoded as {cut(encoding, 40)!r}, which was not asked for."
+        )
     try:
-        for chunk in chunks:
-            rest = chunk
-            while rest:
-                yield unpack.decompress(rest, _CHUNK)
-                rest = unpack.unconsumed_tail
-        yield unpack.flush(_CHUNK)
-    except zlib.error as error:
+        yield from _unpacked(chunks)
+    except (zlib.error, EOFError) as error:
         raise UnclearAnswer(f"The answer of {target.host} cannot be decompressed: {error}") from None
+
+
+def _unpacked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what was compressed; nothing from nothing. Raises zlib.error, and EOFError where the end is missing."""
+    unpack, began = zlib.decompressobj(zlib.MAX_WBITS | 32), False
+    for chunk in chunks:
+        rest = chunk
+        while rest and not unpack.eof:
+            began = True
+            yield unpack.decompress(rest, _CHUNK)
+            rest = unpack.unconsumed_tail
+        if unpack.eof:
+            return  # whatever stands behind it is no part of the answer
+    while piece := unpack.decompress(b"", _CHUNK):
+        yield piece
+    if began and not unpack.eof:
+        raise EOFError("it ends too early")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 PORTS = {"https": 443, "http": 80}
 LONGEST_URL = 8_000
-_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
+_HOST = re.compile(r"(?!-|.{254})[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*(?<!-)")
+_HALF = re.compile(r"[\ud800-\udfff]")
 _SAFE = "/%:@!$&'()*+,;=~-._[]"
 _NAT64 = IPv6Network("64:ff9b::/96")
 _NOBODYS = (
@@ -117,6 +118,8 @@ def split(url: str) -> SplitResult:
         raise PermanentFailure(
             f"The URL has spaces, control characters, backslashes or over {LONGEST_URL:,} characters."
         )
+    if _HALF.search(url):
+        raise PermanentFailure("The URL has half characters (lone surrogates), which stand for nothing.")
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -160,7 +163,7 @@ def addresses(target: Target, allowed: Allowed, resolve: Callable[[str, int], Se
     """
     try:
         found = [ip_address(target.host)] if _literal(target.host) else list(_read(resolve(target.host, target.port)))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise Unreached(f"The name {target.host} cannot be resolved: {error}") from None
     if not found:
         raise Unreached(f"The name {target.host} has no address.")

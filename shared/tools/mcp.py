@@ -14,14 +14,16 @@ from __future__ import annotations
 import base64
 import json
 import re
+import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shared.errors import PermanentFailure, StepFailure, TransientFailure, UnclearAnswer
+from shared.redaction import cut
 from shared.tools import client
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterator, Mapping
 
     from shared.tools.client import Net, Reply
 
@@ -39,6 +41,8 @@ _INTERNAL = -32603
 _UNKNOWN_SESSION = 404
 _PAGES = 20
 """Pages of a server's list that are read."""
+LARGEST_LIST = 2 * 1024 * 1024
+"""Bytes of all pages of a server's list."""
 
 Json = dict[str, Any]
 
@@ -61,13 +65,14 @@ class Dialect(NamedTuple):
 class Errand(NamedTuple):
     """One request to a server: what is sent, and by when (monotonic clock) its answer must be there.
 
-    ``key`` is the idempotency key of a call, empty for what changes nothing.
+    ``key`` is the idempotency key of a call, empty for what changes nothing; ``largest`` = bytes of the answer.
     """
 
     method: str
     params: Json
     deadline: float
     key: str = ""
+    largest: int = client.LARGEST_ANSWER
 
 
 @contextmanager
@@ -85,6 +90,7 @@ class Mcp:
 
     def __init__(self, net: Net, server: Server, dialect: Dialect | None = None) -> None:
         self._net, self._server = net, server
+        self._read = 0
         self.dialect = dialect
 
     def call(self, tool: str, arguments: Mapping[str, Any], deadline: float, key: str) -> Any:
@@ -92,17 +98,20 @@ class Mcp:
         params = {"name": tool, "arguments": dict(arguments), "_meta": {"io.signalbox/idempotency-key": key}}
         return _content(self._server.name, tool, self._request(Errand("tools/call", params, deadline, key)))
 
-    def tools(self, deadline: float) -> Iterator[Json]:
-        """Yield every tool that the server lists. Raises StepFailure subclasses, none of which leaves doubt."""
+    def tools(self, wanted: Collection[str], deadline: float) -> dict[str, Json]:
+        """Return those of the wanted tools that the server lists, by name. Raises StepFailure subclasses."""
+        found: dict[str, Json] = {}
         cursor: Any = None
         for _ in range(_PAGES):
             params = {"cursor": cursor} if cursor else {}
             with before_the_call():
-                answer = self._request(Errand("tools/list", params, deadline))
-            yield from (one for one in _items(answer.get("tools")) if isinstance(one.get("name"), str))
+                answer = self._request(Errand("tools/list", params, deadline, largest=LARGEST_LIST - self._read))
+            listed = ((one.get("name"), one) for one in _items(answer.get("tools")))
+            found = {name: one for name, one in listed if isinstance(name, str) and name in wanted} | found
             cursor = answer.get("nextCursor")
-            if not isinstance(cursor, str) or not cursor:
-                return
+            if len(found) == len(wanted) or not isinstance(cursor, str) or not cursor:
+                return found
+        raise PermanentFailure(f"The MCP server {self._server.name} lists its tools on more than {_PAGES} pages.")
 
     def _request(self, errand: Errand) -> Json:
         if self.dialect is None:
@@ -129,7 +138,7 @@ class Mcp:
         reply, answer = self._post(hello, Dialect(""))
         version = self._result(hello, reply, answer).get("protocolVersion")
         if version not in _LEGACY:
-            told = f"The MCP server {self._server.name} speaks revision {str(version)[:40]!r}"
+            told = f"The MCP server {self._server.name} speaks revision {cut(str(version), 40)!r}"
             raise PermanentFailure(f"{told}; known are {MODERN} and {', '.join(sorted(_LEGACY))}.")
         found = Dialect(str(version), reply.headers.get("mcp-session-id", ""))
         self._post(Errand("notifications/initialized", {}, deadline), found)
@@ -137,13 +146,22 @@ class Mcp:
 
     def _post(self, errand: Errand, dialect: Dialect) -> tuple[Reply, Json | None]:
         """Send one message; return the answer to it, None where there is none."""
-        number = None if errand.method.startswith("notifications/") else 1
-        body = json.dumps(_message(errand, dialect, number), ensure_ascii=False).encode()
-        ask = client.Ask(
-            "POST", self._server.url, self._headers(errand, dialect), body, errand.deadline, _READ, enough=_has_answer
-        )
-        reply = client.send(self._net, ask)
-        return reply, next((one for one in _messages(reply) if number is not None and "method" not in one), None)
+        number = "" if errand.method.startswith("notifications/") else uuid.uuid4().hex
+        body, headers = self._written(errand, dialect, number)
+        events = _Events(number)
+        ask = client.Ask("POST", self._server.url, headers, body, errand.deadline, _READ, events.enough)
+        reply = client.send(self._net, ask._replace(largest=errand.largest))
+        self._read += len(reply.body)
+        return reply, events.last() if _is_stream(reply) else _answer(reply.body, number)
+
+    def _written(self, errand: Errand, dialect: Dialect, number: str) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers of a message. Raises PermanentFailure for what is no text or no JSON."""
+        try:
+            message = json.dumps(_message(errand, dialect, number), ensure_ascii=False, allow_nan=False)
+            return message.encode(), self._headers(errand, dialect)
+        except (ValueError, TypeError, RecursionError) as error:
+            told = f"What {self._server.name} would be asked by {errand.method} cannot be written"
+            raise PermanentFailure(f"{told}: {error}") from None
 
     def _headers(self, errand: Errand, dialect: Dialect) -> dict[str, str]:
         found = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -175,12 +193,55 @@ _READ = frozenset({200, 202, 400, 404, 405})
 """Statuses whose body may hold what the protocol says."""
 
 
-def _message(errand: Errand, dialect: Dialect, number: int | None) -> Json:
+class _Events:
+    """The events of a stream as they come, each read once: until one is the answer to the request with this id."""
+
+    def __init__(self, number: str) -> None:
+        self._number = number
+        self._rest = bytearray()
+        self._found: Json | None = None
+
+    def enough(self, piece: Reply) -> bool:
+        """Take a piece of a stream; tell whether it has brought the answer: a server may leave it open behind it."""
+        if not _is_stream(piece):
+            return False
+        seen = max(0, len(self._rest) - 3)
+        self._rest += piece.body
+        while self._found is None and (end := _BLANK.search(self._rest, seen)):
+            self._found = self._read(bytes(self._rest[: end.start()]))
+            del self._rest[: end.end()]
+            seen = 0
+        return self._found is not None
+
+    def last(self) -> Json | None:
+        """Return the answer when no more comes: nothing need stand behind the last event."""
+        return self._found or self._read(bytes(self._rest))
+
+    def _read(self, event: bytes) -> Json | None:
+        lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
+        return _answer(b"\n".join(lines), self._number)
+
+
+_LINE = re.compile(rb"\r\n|\n|\r")
+_BLANK = re.compile(rb"\r?\n\r?\n|\r\r")
+
+
+def _is_stream(reply: Reply) -> bool:
+    return "text/event-stream" in reply.headers.get("content-type", "")
+
+
+def _answer(text: bytes, number: str) -> Json | None:
+    """Return a message if it is the answer to the request with this id: any other is the answer to somebody else's."""
+    found = _parsed(text)
+    return found if found and number and found.get("id") == number and "method" not in found else None
+
+
+def _message(errand: Errand, dialect: Dialect, number: str) -> Json:
     params = dict(errand.params)
     if dialect.version == MODERN:
         about = {"protocolVersion": MODERN, "clientInfo": _CLIENT, "clientCapabilities": {}}
         params["_meta"] = {**params.get("_meta", {}), **{f"{_META}{name}": value for name, value in about.items()}}
-    identified = {} if number is None else {"id": number}
+    identified = {"id": number} if number else {}
     return {"jsonrpc": "2.0", **identified, "method": errand.method, **({"params": params} if params else {})}
 
 
@@ -189,23 +250,6 @@ def _header(text: str) -> str:
     if re.fullmatch(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?", text) and not text.startswith("=?"):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?=" if text else ""
-
-
-def _messages(reply: Reply) -> Iterator[Json]:
-    """Yield the messages of an answer: one JSON object, or the events of a stream."""
-    if "text/event-stream" not in reply.headers.get("content-type", ""):
-        yield from filter(None, [_parsed(reply.body)])
-        return
-    for event in re.split(rb"\r?\n\r?\n|\r\r", reply.body):
-        lines = [line[5:].removeprefix(b" ") for line in re.split(rb"\r?\n", event) if line.startswith(b"data:")]
-        yield from filter(None, [_parsed(b"\n".join(lines))])
-
-
-def _has_answer(reply: Reply) -> bool:
-    """Tell whether a stream has brought the answer: a server may leave it open behind it."""
-    if "text/event-stream" not in reply.headers.get("content-type", ""):
-        return False
-    return any("id" in one and "method" not in one for one in _messages(reply))
 
 
 def _parsed(text: bytes) -> Json | None:
@@ -217,7 +261,7 @@ def _parsed(text: bytes) -> Json | None:
 
 
 def _failure(server: str, method: str, error: Json) -> StepFailure:
-    code, told = error.get("code"), str(error.get("message", ""))[:500]
+    code, told = error.get("code"), cut(str(error.get("message", "")), 500)
     text = f"The MCP server {server} refused {method} ({code}): {told or 'no reason given'}"
     if code in _REFUSED:
         return PermanentFailure(text)
@@ -229,7 +273,7 @@ def _content(server: str, tool: str, result: Json) -> Any:
     parts = list(_items(result.get("content")))
     texts = [str(part.get("text", "")) for part in parts if part.get("type") == "text"]
     if result.get("isError"):
-        told = " ".join(texts)[:1_000] or "no reason given"
+        told = cut(" ".join(texts), 1_000) or "no reason given"
         raise UnclearAnswer(f"{tool} of the MCP server {server} reports an error: {told}")
     if result.get("resultType", "complete") != "complete":
         raise UnclearAnswer(f"{tool} of the MCP server {server} asks for more input, which nobody could give here.")

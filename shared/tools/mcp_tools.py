@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
 
 from shared.errors import PermanentFailure
 
@@ -22,8 +23,18 @@ LONGEST_DESCRIPTION = 2_000
 LARGEST_SCHEMA = 16 * 1024
 """Bytes of a schema."""
 _DEEPEST = 32
-_DROPPED = frozenset({"pattern", "patternProperties", "format", "$schema", "$id", "$comment", "x-mcp-header"})
-"""Keywords that a hostile server could make expensive, or that mean nothing here."""
+_TOLD = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
+"""Keywords that only say something about a value."""
+_OF_NAMES = frozenset({"properties"})
+_OF_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_OF_ONE = frozenset({"items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"})
+_KEPT = frozenset(
+    {"type", "enum", "const", "required", "dependentRequired", "multipleOf", "uniqueItems"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"}
+    | {"minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"}
+    | {*_TOLD, *_OF_NAMES, *_OF_SCHEMAS, *_OF_ONE}
+)
+"""Keywords that are read. A hostile server could make others expensive, or have something fetched by them."""
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
@@ -58,34 +69,89 @@ def offer_of(name: str, listed: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _schema(name: str, given: Any) -> dict[str, Any]:
-    schema = _plain(name, given, 0)
+    schema = _Plain(name, given).of(given)
     if not isinstance(schema, dict) or cast("dict[str, Any]", schema).get("type") != "object":
         raise PermanentFailure(f"The schema of {name} is not that of an object.")
     found = cast("dict[str, Any]", schema)
-    size = len(json.dumps(found).encode())
-    if size > LARGEST_SCHEMA:
-        raise PermanentFailure(f"The schema of {name} has {size:,} bytes; at most {LARGEST_SCHEMA:,} are possible.")
     _check(name, found)
     return found
 
 
-def _plain(name: str, value: Any, depth: int, *, names: bool = False) -> Any:
-    """Return a schema without what is dropped; ``names`` tells that keys here are names of fields, not keywords."""
-    if depth > _DEEPEST:
-        raise PermanentFailure(f"The schema of {name} is nested too deeply.")
-    if isinstance(value, list):
-        return [_plain(name, one, depth + 1) for one in cast("list[Any]", value)]
-    if not isinstance(value, dict):
+class _Plain:
+    """A schema of a server without references, which take time and could lead anywhere, and what else is not kept."""
+
+    def __init__(self, name: str, root: Any) -> None:
+        self._name, self._root = name, root
+        self._left = LARGEST_SCHEMA
+
+    def of(self, schema: Any, depth: int = 0, within: tuple[str, ...] = ()) -> Any:
+        """Return a part of it, every reference replaced by what it refers to. Raises PermanentFailure."""
+        if depth > _DEEPEST:
+            raise self._too_deep()
+        if not isinstance(schema, dict):
+            return self._paid(schema)
+        given = cast("dict[str, Any]", schema)
+        self._paid({})
+        kept = {key: self._inside(key, one, depth + 1, within) for key, one in given.items() if key in _KEPT}
+        if "$ref" not in given:
+            return kept
+        meant = self._referred(given["$ref"], depth, within)
+        if isinstance(meant, dict) and kept.keys() <= _TOLD:
+            return {**cast("dict[str, Any]", meant), **kept}
+        return {**kept, "allOf": [*_items(kept.get("allOf")), meant]}
+
+    def _inside(self, key: str, value: Any, depth: int, within: tuple[str, ...]) -> Any:
+        """Return what a keyword says."""
+        if key in _OF_NAMES and isinstance(value, dict):
+            fields = cast("dict[str, Any]", value)
+            return {self._paid(name): self.of(one, depth, within) for name, one in fields.items()}
+        if key in _OF_SCHEMAS and isinstance(value, list):
+            return [self.of(one, depth, within) for one in cast("list[Any]", value)]
+        return self.of(value, depth, within) if key in _OF_ONE else self._paid(value)
+
+    def _referred(self, reference: Any, depth: int, within: tuple[str, ...]) -> Any:
+        told = f"The schema of {self._name} refers to {str(reference)[:80]!r}"
+        if reference in within or reference == "#":
+            raise PermanentFailure(f"{told} in itself, which has no end. Describe it to some depth.")
+        try:
+            found = _pointed(self._root, str(reference))
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise PermanentFailure(f"{told}, which is not part of it.") from None
+        return self.of(found, depth + 1, (*within, str(reference)))
+
+    def _paid(self, value: Any) -> Any:
+        """Return what is kept as it is. Raises PermanentFailure when all that is kept is too much."""
+        if _is_deep(value, _DEEPEST):
+            raise self._too_deep()
+        self._left -= len(json.dumps(value).encode())
+        if self._left < 0:
+            told = f"The schema of {self._name} has more than {LARGEST_SCHEMA:,} bytes"
+            raise PermanentFailure(f"{told} with its references replaced by what they refer to.")
         return value
-    given = cast("dict[str, Any]", value)
-    reference = given.get("$ref")
-    if not names and isinstance(reference, str) and not reference.startswith("#"):
-        raise PermanentFailure(f"The schema of {name} refers to {reference[:80]!r}, which is not part of it.")
-    return {
-        key: _plain(name, one, depth + 1, names=not names and key in {"properties", "$defs", "definitions"})
-        for key, one in given.items()
-        if names or key not in _DROPPED
-    }
+
+    def _too_deep(self) -> PermanentFailure:
+        return PermanentFailure(f"The schema of {self._name} is nested too deeply.")
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else _items(value)
+    return most < 0 or any(_is_deep(one, most - 1) for one in inner)
+
+
+def _items(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _pointed(root: Any, reference: str) -> Any:
+    """Return what a JSON pointer in a fragment points to. Raises KeyError, IndexError, ValueError, TypeError."""
+    if not reference.startswith("#/"):
+        raise KeyError(reference)
+    found: Any = root
+    for step in unquote(reference[2:]).split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        inner = cast("list[Any]", found)[int(name)] if isinstance(found, list) else found[name]
+        found = cast("Any", inner)
+    return found
 
 
 def _check(name: str, schema: dict[str, Any]) -> None:

@@ -12,6 +12,8 @@ from tests.unit.raw_server import Got, RawServer, reply
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ANY_ID = "0" * 32
+"""Stands in bytes that are an answer where the id of what is answered goes."""
 FIND = {
     "name": "find_customer",
     "description": "Finds a customer.",
@@ -24,7 +26,8 @@ FIND = {
 class McpServer:
     """``answers`` are the tools' results by name: a result, or a function of the arguments that returns one.
 
-    ``stream`` = answers come as events, and the stream stays open behind them.
+    ``stream`` = answers come as events, and the stream stays open behind them. ``before`` makes bytes from the message
+    of a call that its stream sends first.
     """
 
     answers: dict[str, Any] = field(default_factory=dict)
@@ -32,6 +35,7 @@ class McpServer:
     modern: bool = True
     stream: bool = False
     session: str = "session-1"
+    before: Callable[[dict[str, Any]], bytes] | None = None
     calls: list[tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
 
     def __post_init__(self):
@@ -91,7 +95,7 @@ class McpServer:
             answer: Callable[..., Any] | Any = self.answers[params["name"]]
             result = answer(params["arguments"]) if callable(answer) else answer
         if isinstance(result, bytes):
-            yield result
+            yield result.replace(ANY_ID.encode(), str(asked["id"]).encode())
             return
         message = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
         if not self.stream:
@@ -100,6 +104,8 @@ class McpServer:
         note = b'data: {"jsonrpc": "2.0", "method": "notifications/progress"}\r\n\r\n'
         yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
         yield "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in more.items()).encode() + b"\r\n"
+        if self.before and method == "tools/call":
+            yield self.before(asked)
         yield b": hello\r\n\r\n" + note + b"event: message\ndata: " + message + b"\n\n"
         yield 30.0
 

@@ -101,14 +101,62 @@ def test_headers_that_hold_credentials_are_kept_back():
         {"headers": {"Idempotency-Key": "mine"}},
         {"json": 1, "body": "x"},
         {"json": float("nan")},
+        {"headers": {"x": "Jörg"}},
+        {"headers": {"x": " a"}},
+        {"headers": {"x": "a\t"}},
+        {"headers": {"x": "a" * 8_001}},
+        {"headers": {"x": 3}},
+        {"headers": ["x"]},
+        {"path": "/\ud800"},
+        {"path": "/?a=\udfff"},
+        {"query": {"a": "\ud800"}},
+        {"query": {"\ud800": "a"}},
+        {"query": "a=b"},
+        {"method": "POST", "body": "\ud800"},
+        {"method": "POST", "body": 3},
+        {"method": "POST", "json": {"a": "\ud800"}},
+        {"expect": 200},
         {"method": "POST", "body": "x" * (LARGEST_REQUEST + 1)},
     ],
 )
 def test_a_request_that_cannot_be_right_is_not_sent(arguments):
     with answering(reply()) as server:
-        with pytest.raises(PermanentFailure):
+        with pytest.raises(PermanentFailure) as raised:
             ask(server, **arguments)
+        assert raised.value.uncertain is False
         assert server.got == []
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example", ".a", "a-", f"{'a.' * 127}aa", "\ud800"])
+def test_a_host_that_no_name_server_could_know_is_not_asked_for(host):
+    with pytest.raises(PermanentFailure) as raised:
+        invoke(builtin("http.request", Means()), {"url": f"https://{host}/"}, call())
+    assert raised.value.uncertain is False
+
+
+def test_an_address_that_is_no_text_is_not_asked_for():
+    with pytest.raises(PermanentFailure) as raised:
+        invoke(builtin("http.request", Means()), {"url": 3}, call())
+    assert raised.value.uncertain is False
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 65_536 * 3, 1_000_000])
+def test_a_compressed_answer_is_whole_or_none(size):
+    whole = gzip.compress(b"a" * size)
+    with answering(reply(whole, content_encoding="gzip", content_type="text/plain")) as server:
+        assert ask(server)["body"] == "a" * size
+    for end in (1, 8, 9, len(whole) - 11):
+        cut = reply(whole[:-end], content_encoding="gzip")
+        with answering(cut) as server, pytest.raises(UnclearAnswer, match="ends too early"):
+            ask(server)
+
+
+def test_what_stands_behind_a_compressed_answer_is_not_read():
+    more = gzip.compress(b"body") + b"x" * (LARGEST_ANSWER * 4)
+    with answering(reply(more, content_encoding="gzip", content_type="text/plain")) as server:
+        assert ask(server)["body"] == "body"
+    with answering(reply(b"", content_encoding="gzip", content_type="text/plain")) as server:
+        assert ask(server)["body"] == ""
 
 
 def test_line_breaks_in_a_query_stay_data():

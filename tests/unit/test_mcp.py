@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from shared.definition.validation import complaints
 from shared.errors import (
     PermanentFailure,
     RateLimited,
@@ -18,13 +19,15 @@ from shared.errors import (
     Unreached,
 )
 from shared.ports import Tools
+from shared.runtime.outputs import fits
 from shared.settings import McpServer
 from shared.testing import FakeSecrets, FakeTools
 from shared.tools.host import ToolBox
+from shared.tools.mcp import LARGEST_LIST, MODERN
 from shared.tools.mcp_tools import LARGEST_SCHEMA, LONGEST_DESCRIPTION, offer_of
 from shared.tools.means import Means
 from shared.tools.registry import Call
-from tests.unit.mcp_server import FIND, text
+from tests.unit.mcp_server import ANY_ID, FIND, text
 from tests.unit.mcp_server import McpServer as Listening
 from tests.unit.raw_server import RawServer, reply
 
@@ -78,7 +81,7 @@ def test_a_session_that_the_server_has_forgotten_is_opened_anew():
 
 
 def rpc(code, status="200 OK"):
-    body = {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "because"}}
+    body = {"jsonrpc": "2.0", "id": ANY_ID, "error": {"code": code, "message": "because"}}
     return reply(json.dumps(body).encode(), status=status)
 
 
@@ -112,9 +115,17 @@ def test_what_goes_wrong_is_classified(answer, error, uncertain):
     assert len(server.calls) == 1
 
 
+def _answering(got, part):
+    asked = str(json.loads(got.body)["id"]).encode()
+    return part.replace(ANY_ID.encode(), asked) if isinstance(part, bytes) else part
+
+
 def test_a_call_that_has_not_begun_leaves_no_doubt():
     for parts, error in (((30.0,), StepTimeout), ((), TransientFailure), ((rpc(-32603),), TransientFailure)):
-        with RawServer(lambda _, parts=parts: parts) as server, pytest.raises(error) as raised:
+        with (
+            RawServer(lambda got, parts=parts: [_answering(got, one) for one in parts]) as server,
+            pytest.raises(error) as raised,
+        ):
             call(box(f"{server.url}/mcp"), timeout=0.8)
         assert raised.value.uncertain is False
     with pytest.raises(Unreached):
@@ -160,6 +171,66 @@ def test_a_server_and_a_broken_one_are_two_services():
     tools = box("https://x.example")
     assert tools.service("mcp.call", {"server": "crm"}) == tools.service(NAME, {}) == "mcp:crm"
     assert tools.service("mcp.call", {"server": "erp"}) == "mcp:erp"
+
+
+def elses(number):
+    message = {"jsonrpc": "2.0", "id": number, "result": text("somebody else's")}
+    return json.dumps(message).encode()
+
+
+@pytest.mark.parametrize("number", [1, "another", None, 0, True])
+def test_an_answer_to_somebody_else_is_not_taken(number):
+    first = b"data: " + elses(number) + b"\n\n"
+    with McpServer({"find_customer": text("mine")}, stream=True, before=lambda _: first) as server:
+        assert call(box(server.url)) == "mine"
+    with McpServer({"find_customer": reply(elses(number))}) as server, pytest.raises(UnclearAnswer):
+        call(box(server.url))
+
+
+def test_no_request_has_the_id_of_another():
+    with McpServer({"find_customer": text("Ann")}, modern=False) as server:
+        tools = box(server.url)
+        call(tools)
+        call(tools)
+        numbers = [json.loads(got.body).get("id") for got in server.raw.got]
+    sent = [number for number in numbers if number]
+    assert len(set(sent)) == len(sent) == 4
+
+
+def test_a_session_belongs_to_one_tenant_and_one_token():
+    secrets = FakeSecrets(crm_token=["first-token"])
+    with McpServer({"find_customer": text("Ann")}, modern=False) as server:
+        tools = box(server.url, "crm_token", Means(secrets=secrets))
+        given = {"server": "crm", "tool": "find_customer", "arguments": {}}
+        for tenant in ("acme", "globex", "acme"):
+            tools.invoke("mcp.call", given, Call("key", tenant, "run", "step", timeout=5.0))
+        assert server.methods.count("initialize") == 2
+        secrets.versions["crm_token"].append("second-token")
+        call(tools)
+        assert server.methods.count("initialize") == 3
+
+
+@pytest.mark.parametrize("broken", [b"", 3.0])
+def test_after_a_broken_call_the_session_is_not_used_again(broken):
+    def late(_):
+        time.sleep(broken)
+        return text("late")
+
+    with McpServer({"find_customer": text("Ann"), "bad": late if broken else b""}, modern=False) as server:
+        tools = box(server.url)
+        call(tools)
+        with pytest.raises((StepTimeout, TransientFailure)):
+            call(tools, "bad", timeout=1.0)
+        call(tools)
+        assert server.methods.count("initialize") == 2
+
+
+def test_a_stream_is_read_once_however_small_its_pieces_are():
+    notes = b'data: {"method": "notifications/progress"}\n\n' * 150_000
+    with McpServer({"find_customer": text("Ann")}, stream=True, before=lambda _: notes) as server:
+        began = time.monotonic()
+        assert call(box(server.url), timeout=20.0) == "Ann"
+    assert time.monotonic() - began < 5
 
 
 # --- tools that agents call -----------------------------------------------------------------------------------------
@@ -241,3 +312,89 @@ def test_what_could_be_made_expensive_is_not_kept():
     )
     kept = offer_of(NAME, [{**FIND, "inputSchema": given}])["parameters"]
     assert kept == schema(properties={"name": {"type": "string"}, "pattern": {"type": "integer"}})
+
+
+def parameters(**more):
+    return offer_of(NAME, [{**FIND, "inputSchema": schema(**more)}])["parameters"]
+
+
+def test_references_are_replaced_by_what_they_refer_to():
+    definitions = {"a/b": {"type": "string"}, "c": {"$ref": "#/$defs/a~1b", "description": "told"}}
+    used = {"x": {"$ref": "#/$defs/c", "minLength": 2}, "y": {"items": {"$ref": "#/properties/x"}}}
+    told = {"type": "string", "description": "told"}
+    both = {"minLength": 2, "allOf": [told]}
+    assert parameters(properties=used, **{"$defs": definitions}) == schema(properties={"x": both, "y": {"items": both}})
+
+
+@pytest.mark.parametrize("reference", ["#", "#/nope", "#/properties/a", "#anchor", "x", 3, "#/required/9", "file:/x"])
+def test_a_reference_without_an_end_or_a_target_is_refused(reference):
+    with pytest.raises(PermanentFailure, match="refers to"):
+        parameters(properties={"a": {"$ref": reference}}, required=["a"])
+
+
+def test_a_schema_that_grows_without_bounds_is_refused_at_once():
+    def twice(number):
+        return {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2}
+
+    began = time.monotonic()
+    for long in ({"type": "string"}, {"enum": ["x" * 8_000]}):
+        with pytest.raises(PermanentFailure, match="schema of mcp:crm/find_customer"):
+            parameters(**{"$ref": "#/$defs/d0", "$defs": {**{f"d{n}": twice(n) for n in range(25)}, "d25": long}})
+    with pytest.raises(PermanentFailure, match="nested too deeply"):
+        parameters(properties={"a": {"default": json.loads("[" * 900 + "]" * 900)}})
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"$dynamicRef": "file:/x"},
+        {"dependentSchemas": {"name": {"properties": {"a": {"$ref": "http://127.0.0.1/x"}}}}},
+        {"$recursiveRef": "http://127.0.0.1/x", "$id": "http://127.0.0.1/"},
+        {"unevaluatedProperties": {"type": "string"}},
+    ],
+)
+def test_keywords_that_are_not_known_are_not_kept(given):
+    assert parameters(**given) == schema()
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+def test_nothing_is_fetched_to_check_a_value(keyword, tmp_path):
+    (tmp_path / "schema.json").write_text("{}")
+    with RawServer(lambda _: [reply(b"{}")]) as server:
+        for place in (f"{server.url}/schema", (tmp_path / "schema.json").as_uri(), "#/nope", "#nope"):
+            given = {"properties": {"a": {keyword: place}}}
+            assert "which is not part of it" in str(fits({"a": 1}, given))
+            assert "which is not part of it" in complaints({"a": 1}, given)[0][1]
+        assert server.got == []
+
+
+@pytest.mark.parametrize("size", [1, LARGEST_LIST // 4])
+def test_a_list_without_an_end_is_not_read_to_it(size):
+    def page(got):
+        asked = json.loads(got.body)
+        modern = {"supportedVersions": [MODERN]}
+        listed = {"tools": [{**FIND, "name": "x" * size}], "nextCursor": "more"}
+        result = modern if asked["method"] == "server/discover" else listed
+        return [reply(json.dumps({"id": asked["id"], "result": result}).encode())]
+
+    with RawServer(page) as server, pytest.raises((PermanentFailure, TooLarge)) as raised:
+        box(server.url).offers([NAME], CALL)
+    assert raised.value.uncertain is False
+    assert len(server.got) <= (21 if size == 1 else 6)
+
+
+def test_only_what_is_wanted_of_a_list_is_kept():
+    with McpServer(tools=[FIND, FIND, {**FIND, "name": "other"}]) as server:
+        box(server.url).offers([NAME], CALL)
+        assert server.methods == ["server/discover", "tools/list"], "what is wanted has been found"
+
+
+def test_a_list_that_is_nested_too_deeply_is_refused():
+    deep = json.loads("[" * 940 + "]" * 940)
+    means = Means(secrets=FakeSecrets(crm_token=["s3cret-token"]))
+    with McpServer(tools=[{**FIND, "inputSchema": schema(default=deep)}]) as server:
+        for tools in (box(server.url, "crm_token", means), box(server.url)):
+            with pytest.raises(PermanentFailure, match="nested too deeply") as raised:
+                tools.offers([NAME], CALL)
+            assert raised.value.uncertain is False

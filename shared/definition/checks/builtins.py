@@ -27,6 +27,16 @@ WRITES = frozenset({"s3.put", "sqs.send", "sns.publish", "events.put", "email.se
 _WRITING = frozenset({"PUT", "PATCH", "DELETE"})
 _ANYWHERE = frozenset({"http.request", "slack.post", "mcp.call", "email.send", "sql.query"})
 """Built-in tools whose arguments say whom they reach, or what they do there."""
+_COMMENT = r"/\*(?!!)(?:(?!/\*).)*?\*/"
+_POSTGRESQL = r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$|--[^\n]*|"""
+_MYSQL = r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|--(?=\s)[^\n]*|#[^\n]*|"""
+_QUOTED = tuple(re.compile(own + _COMMENT, re.DOTALL) for own in (_POSTGRESQL, _MYSQL))
+"""Texts, quoted names and comments as PostgreSQL and as MySQL read them; a statement reads only if it does for both."""
+_READS = re.compile(r"[\s(]*(?:SELECT|WITH|VALUES|TABLE|SHOW|EXPLAIN|DESCRIBE|DESC)\b", re.IGNORECASE)
+_CHANGES = re.compile(
+    r"\b(?:INSERT|(?<!FOR )(?<!FOR NO KEY )UPDATE|DELETE|MERGE|INTO|CREATE|ALTER|DROP|TRUNCATE|GRANT|CALL|EXECUTE)\b",
+    re.IGNORECASE,
+)
 _TOOL = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -37,14 +47,33 @@ def builtin_risk(context: Context) -> Iterator[Told | Finding]:
         if risk != "read":
             continue
         method = str(arguments.get("method", "GET")).upper() if tool == "http.request" else ""
+        what = f"`{tool}`{f' with {method}' if method in _WRITING else ''}"
+        remedy = "Call it reversible with `compensate`, or irreversible behind a human_gate that approves it."
         if tool in WRITES or method in _WRITING:
-            what = f"`{tool}`{f' with {method}' if method else ''}"
-            remedy = "Call it reversible with `compensate`, or irreversible behind a human_gate that approves it."
             yield (*path, "risk"), f"{what} changes something, so it is no `read`", remedy
+        elif _has_slot(method):
+            told = "the method of `http.request` is an expression, so nobody can know that it is a `read`"
+            yield (*path, "risk"), told, f"Write the method out. {remedy}"
+        elif tool == "sql.query" and not only_reads(arguments.get("sql", "SELECT")):
+            told = "`sql.query` is called `read` with a statement that may change something"
+            yield (*path, "risk"), told, f"One statement that begins with SELECT or WITH is a read. {remedy}"
         elif method == "POST":
             told = "`http.request` with POST is called `read`: it would be repeated freely"
             remedy = "That is right only where the far side merely searches."
             yield replace(context.loaded.finding("builtin_risk", (*path, "risk"), told, remedy), severity="warning")
+
+
+def only_reads(statement: Any) -> bool:
+    """Tell whether a statement only reads, as far as its text can tell: what it names as `"delete"` is a name."""
+    return all(_is_read(" ".join(quoted.sub(_space, str(statement)).split())) for quoted in _QUOTED)
+
+
+def _space(quoted: re.Match[str]) -> str:
+    return " " if quoted[0][:1] in "-#/" else " '' "
+
+
+def _is_read(bare: str) -> bool:
+    return bool(_READS.match(bare)) and ";" not in bare.rstrip("; ") and not _CHANGES.search(bare)
 
 
 @rule("agent_builtin")

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from typing_extensions import Doc, TypedDict  # pydantic wants this TypedDict before Python 3.12
 
 from shared.errors import PermanentFailure
+from shared.redaction import cut
 from shared.tools import client
 from shared.tools.registry import Call  # noqa: TC001 - checks read the annotations
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 Query = dict[str, str | int | float | bool | list[str]]
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
-_VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]{0,8000}")
 _OURS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
     | {"expect", "accept-encoding", "proxy-authorization", "proxy-connection", "idempotency-key"}
@@ -34,7 +34,6 @@ _KEPT_BACK = frozenset(
 )
 """Headers of an answer that hold credentials, or mean something to the connection alone."""
 _MOST_HEADERS = 64
-_LONGEST_HEADER = 2_000
 
 
 class Response(TypedDict):
@@ -75,15 +74,21 @@ class Http:
         """Send one HTTP request and return status, headers and body of the answer."""
         if json is not None and body is not None:
             raise PermanentFailure("http.request takes `json` or `body`, not both.")
-        sent = body.encode() if body is not None else None if json is None else encoded(json)
-        ask = client.Ask(
-            method=method,
-            url=_with_query(url, query or {}),
-            headers=_headers(method, headers or {}, call, is_json=json is not None),
-            body=sent,
-            deadline=client.deadline_of(call.timeout),
-            expect=frozenset(expect or ()),
-        )
+        try:
+            ask = client.Ask(
+                method=method,
+                url=_with_query(url, query or {}),
+                headers=_headers(method, headers or {}, call, is_json=json is not None),
+                body=body.encode() if body is not None else None if json is None else encoded(json),
+                deadline=client.deadline_of(call.timeout),
+                expect=frozenset(expect or ()),
+            )
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+        ) as error:  # an argument that an expression made into another type
+            raise PermanentFailure(f"The request cannot be written: {error}") from None
         reply = client.send(self._means.net(call), ask)
         return {"status": reply.status, "headers": _shown(reply.headers), "body": read_body(reply)}
 
@@ -97,10 +102,10 @@ def encoded(value: Any) -> bytes:
 
 
 def _with_query(url: str, query: Query) -> str:
+    address, _, _ = url.partition("#")
     if not query:
         return url
     plain = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
-    address, _, _ = url.partition("#")
     return f"{address}{'&' if '?' in address else '?'}{urlencode(plain, doseq=True)}"
 
 
@@ -110,16 +115,17 @@ def _headers(method: str, given: Mapping[str, str], call: Call, *, is_json: bool
     if is_json:
         found["content-type"] = "application/json"
     for name, value in given.items():
-        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise PermanentFailure(f"The header {name[:60]!r} has a name or value that no header can have.")
+        if not _TOKEN.fullmatch(name):
+            raise PermanentFailure(f"The header {cut(name, 60)!r} has a name that no header can have.")
         if name.lower() in _OURS:
             raise PermanentFailure(f"The header {name} is set by the runtime. Leave it out.")
         found[name.lower()] = value
+    client.check_headers(found)
     return found if method in client.SAFE else found | {"idempotency-key": call.idempotency_key}
 
 
 def _shown(headers: Mapping[str, str]) -> dict[str, str]:
-    kept = [(name, value[:_LONGEST_HEADER]) for name, value in headers.items() if name not in _KEPT_BACK]
+    kept = [(name, value) for name, value in headers.items() if name not in _KEPT_BACK]
     return dict(kept[:_MOST_HEADERS])
 
 
