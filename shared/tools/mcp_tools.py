@@ -98,7 +98,7 @@ class _Plain:
         meant = self._referred(given["$ref"], depth, within)
         if isinstance(meant, dict) and kept.keys() <= _TOLD:
             return {**cast("dict[str, Any]", meant), **kept}
-        return {**kept, "allOf": [*_items(kept.get("allOf")), meant]}
+        return {**kept, "allOf": [*_items(kept.get("allOf")), cast("Any", meant)]}
 
     def _inside(self, key: str, value: Any, depth: int, within: tuple[str, ...]) -> Any:
         """Return what a keyword says."""
@@ -150,7 +150,7 @@ def _pointed(root: Any, reference: str) -> Any:
     for step in unquote(reference[2:]).split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
         inner = cast("list[Any]", found)[int(name)] if isinstance(found, list) else found[name]
-        found = cast("Any", inner)
+        found = inner
     return found
 
 
