@@ -44,7 +44,7 @@ _SIGNS = (
 _SHORTEST = len("xoxb-0123456789")
 """Characters of the shortest secret: most texts, the names of fields above all, have fewer."""
 SHORTEST = 4
-"""Characters of a secret's value: a shorter one could not be taken out of what a tool returns without everything else."""
+"""Characters of a secret's value: a shorter one could not be taken out of a result without everything else."""
 _HOLD_NO_TEXT = frozenset({int, bool, float, type(None)})
 
 

@@ -181,14 +181,14 @@ def elses(number):
 @pytest.mark.parametrize("number", [1, "another", None, 0, True])
 def test_an_answer_to_somebody_else_is_not_taken(number):
     first = b"data: " + elses(number) + b"\n\n"
-    with McpServer({"find_customer": text("mine")}, stream=True, before=lambda _: first) as server:
+    with Listening({"find_customer": text("mine")}, stream=True, before=lambda _: first) as server:
         assert call(box(server.url)) == "mine"
-    with McpServer({"find_customer": reply(elses(number))}) as server, pytest.raises(UnclearAnswer):
+    with Listening({"find_customer": reply(elses(number))}) as server, pytest.raises(UnclearAnswer):
         call(box(server.url))
 
 
 def test_no_request_has_the_id_of_another():
-    with McpServer({"find_customer": text("Ann")}, modern=False) as server:
+    with Listening({"find_customer": text("Ann")}, modern=False) as server:
         tools = box(server.url)
         call(tools)
         call(tools)
@@ -199,7 +199,7 @@ def test_no_request_has_the_id_of_another():
 
 def test_a_session_belongs_to_one_tenant_and_one_token():
     secrets = FakeSecrets(crm_token=["first-token"])
-    with McpServer({"find_customer": text("Ann")}, modern=False) as server:
+    with Listening({"find_customer": text("Ann")}, modern=False) as server:
         tools = box(server.url, "crm_token", Means(secrets=secrets))
         given = {"server": "crm", "tool": "find_customer", "arguments": {}}
         for tenant in ("acme", "globex", "acme"):
@@ -216,7 +216,7 @@ def test_after_a_broken_call_the_session_is_not_used_again(broken):
         time.sleep(broken)
         return text("late")
 
-    with McpServer({"find_customer": text("Ann"), "bad": late if broken else b""}, modern=False) as server:
+    with Listening({"find_customer": text("Ann"), "bad": late if broken else b""}, modern=False) as server:
         tools = box(server.url)
         call(tools)
         with pytest.raises((StepTimeout, TransientFailure)):
@@ -227,7 +227,7 @@ def test_after_a_broken_call_the_session_is_not_used_again(broken):
 
 def test_a_stream_is_read_once_however_small_its_pieces_are():
     notes = b'data: {"method": "notifications/progress"}\n\n' * 150_000
-    with McpServer({"find_customer": text("Ann")}, stream=True, before=lambda _: notes) as server:
+    with Listening({"find_customer": text("Ann")}, stream=True, before=lambda _: notes) as server:
         began = time.monotonic()
         assert call(box(server.url), timeout=20.0) == "Ann"
     assert time.monotonic() - began < 5
@@ -253,8 +253,9 @@ def test_an_agents_tool_is_described_by_its_server(modern):
 @pytest.mark.parametrize("answer", [reply(status="503 Service Unavailable"), rpc(-32603), reply(b"{}"), b""])
 def test_a_list_that_does_not_come_leaves_no_doubt(answer):
     def broken(got):
-        asked = json.loads(got.body)["method"]
-        versions = {"jsonrpc": "2.0", "id": 1, "result": {"supportedVersions": ["2026-07-28"]}}
+        request = json.loads(got.body)
+        asked = request["method"]
+        versions = {"jsonrpc": "2.0", "id": request["id"], "result": {"supportedVersions": ["2026-07-28"]}}
         return [reply(json.dumps(versions).encode()) if asked == "server/discover" else answer]
 
     with RawServer(broken) as server, pytest.raises(StepFailure) as raised:
@@ -385,7 +386,7 @@ def test_a_list_without_an_end_is_not_read_to_it(size):
 
 
 def test_only_what_is_wanted_of_a_list_is_kept():
-    with McpServer(tools=[FIND, FIND, {**FIND, "name": "other"}]) as server:
+    with Listening(tools=[FIND, FIND, {**FIND, "name": "other"}]) as server:
         box(server.url).offers([NAME], CALL)
         assert server.methods == ["server/discover", "tools/list"], "what is wanted has been found"
 
@@ -393,8 +394,8 @@ def test_only_what_is_wanted_of_a_list_is_kept():
 def test_a_list_that_is_nested_too_deeply_is_refused():
     deep = json.loads("[" * 940 + "]" * 940)
     means = Means(secrets=FakeSecrets(crm_token=["s3cret-token"]))
-    with McpServer(tools=[{**FIND, "inputSchema": schema(default=deep)}]) as server:
+    with Listening(tools=[{**FIND, "inputSchema": schema(default=deep)}]) as server:
         for tools in (box(server.url, "crm_token", means), box(server.url)):
-            with pytest.raises(PermanentFailure, match="nested too deeply") as raised:
+            with pytest.raises(PermanentFailure, match="nested too deeply|no answer that can be read") as raised:
                 tools.offers([NAME], CALL)
             assert raised.value.uncertain is False
