@@ -254,9 +254,8 @@ def test_an_agents_tool_is_described_by_its_server(modern):
 def test_a_list_that_does_not_come_leaves_no_doubt(answer):
     def broken(got):
         request = json.loads(got.body)
-        asked = request["method"]
         versions = {"jsonrpc": "2.0", "id": request["id"], "result": {"supportedVersions": ["2026-07-28"]}}
-        return [reply(json.dumps(versions).encode()) if asked == "server/discover" else answer]
+        return [reply(json.dumps(versions).encode()) if request["method"] == "server/discover" else answer]
 
     with RawServer(broken) as server, pytest.raises(StepFailure) as raised:
         box(f"{server.url}/mcp").offers([NAME], CALL)
@@ -396,6 +395,6 @@ def test_a_list_that_is_nested_too_deeply_is_refused():
     means = Means(secrets=FakeSecrets(crm_token=["s3cret-token"]))
     with Listening(tools=[{**FIND, "inputSchema": schema(default=deep)}]) as server:
         for tools in (box(server.url, "crm_token", means), box(server.url)):
-            with pytest.raises(PermanentFailure, match="nested too deeply|no answer that can be read") as raised:
+            with pytest.raises(PermanentFailure, match=r"nested too deeply|no answer that can be read") as raised:
                 tools.offers([NAME], CALL)
             assert raised.value.uncertain is False
