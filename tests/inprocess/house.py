@@ -20,6 +20,7 @@ from shared.settings import Person
 from shared.testing import FakeModels, FakeTools, FixedDefinitions, FrozenClock, MemoryBlobs, MemoryStore, Outbox
 
 FINANCE = (Person("Fatima Ortiz", "FO", "fatima@example.test"), Person("Ben Kim", "BK", "ben@example.test"))
+LEAD = (Person("Lena Lead", "LL", "lena@example.test"),)
 
 
 class NumberedRuns(FixedDefinitions):
@@ -48,7 +49,9 @@ class House:
         self.engine = InProcess(workers=0)
         ports = {name: getattr(self, name) for name in ("store", "blobs", "clock", "engine", "definitions")}
         self.steps = StepHost(**ports, models=self.models, tools=self.tools)
-        gates = GateHost(**ports, mail=Outbox(), letters=_letter, approvers={"finance": FINANCE}, ends=True)
+        gates = GateHost(
+            **ports, mail=Outbox(), letters=_letter, approvers={"finance": FINANCE, "finance_lead": LEAD}, ends=True
+        )
         self.engine.open(Handlers(self.steps, gates))
         if self.run:
             self.engine.host(self.run)
