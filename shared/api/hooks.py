@@ -65,7 +65,7 @@ def _secrets(host: ApiHost, trigger: Trigger) -> str:
 
     name = str(trigger.spec["secret"])
     try:
-        return host.secrets.value(trigger.tenant, name, host.secrets.version(trigger.tenant, name))
+        return host.secrets.newest(trigger.tenant, name)
     except PermanentFailure as failure:
         LOG.error("a webhook cannot be verified: %s", failure)
         raise Unverified from None
