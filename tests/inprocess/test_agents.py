@@ -7,7 +7,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from process import FILE, Host, forked, mortal, quiet_erp
+from process import FILE, Host, forked, mortal
 
 from shared.compiler import compile_file
 from shared.ports import ModelReply, Proposal, Usage
@@ -49,14 +49,6 @@ def answer(request):
     turns = (proposes(find("printer paper"), reserve), proposes(find("chair")))
     done = json.dumps({"reserved": ["DOC-000001"], "answer": "Done."})
     return turns[len(request.turns)] if len(request.turns) < len(turns) else done
-
-
-@pytest.fixture
-def erp(tmp_path):
-    made = quiet_erp(tmp_path / "erp.json")
-    yield made
-    made.shutdown()
-    made.server_close()
 
 
 def life(path, erp, number=0, moment=""):

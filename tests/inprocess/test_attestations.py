@@ -8,19 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
 import pytest
-from process import Host, quiet_erp
+from process import Host
 
 from shared.ledger.keyfile import key_in
 from shared.ledger.sqlite import StoreUnusable
 from shared.runtime.gates import Word, decide_gate
-
-
-@pytest.fixture
-def erp(tmp_path):
-    made = quiet_erp(tmp_path / "erp.json")
-    yield made
-    made.shutdown()
-    made.server_close()
 
 
 @pytest.fixture

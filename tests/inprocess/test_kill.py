@@ -11,17 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from process import FORK, Host, die, forked, mortal, quiet_erp
+from process import FORK, Host, die, forked, mortal
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def erp(tmp_path):
-    made = quiet_erp(tmp_path / "erp.json")
-    yield made
-    made.shutdown()
-    made.server_close()
 
 
 def documents(erp):
