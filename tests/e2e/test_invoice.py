@@ -86,7 +86,8 @@ def test_a_rejected_invoice_is_not_posted(deployed, browser):
 
 def test_a_gate_that_nobody_decides_expires(deployed):
     text = (WORKFLOWS / "invoice.yaml").read_text("utf-8")
-    text = text.replace("workflow: invoice", "workflow: invoice_hasty").replace("timeout: 24h", "timeout: 2s")
+    text = text.replace("workflow: invoice", "workflow: invoice_hasty").replace("timeout: 24h", "timeout: 3s")
+    text = text.replace("remind_after: 4h", "remind_after: 1s").replace("after: 8h", "after: 2s")
     name = publish(deployed, text)
     run = deployed.start("contoso-en", workflow=name)
     ended = deployed.reaches(run, "failed")

@@ -92,10 +92,9 @@ def gate_tiers(context: Context) -> Iterator[Told]:
 def gate_reminder(context: Context) -> Iterator[Told | Finding]:
     """A tier is reminded before it is over. Warns where that holds for some tiers only."""
     for place in context.steps(Gate):
-        after, path = place.step.remind_after, (*place.at, "remind_after")
-        if after is None:
+        after, path, lengths = place.step.remind_after, (*place.at, "remind_after"), _lengths(place.step)
+        if after is None or not lengths:
             continue
-        lengths = _lengths(place.step)
         late = [number for number, length in enumerate(lengths, 1) if length <= after]
         if len(lengths) == len(late) == 1:
             told = f"the gate ends after {spelled(place.step.timeout)}: nobody is reminded after {spelled(after)}"
