@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_DYING = 10.0
+"""Seconds that a killed process may take to be gone: nothing can keep it, but it must get its turn."""
 _POLL = 0.02
 """Seconds between two looks at a process."""
 
@@ -82,7 +84,7 @@ def end(process: Identity, grace: float = 5.0) -> None:
     # with the leader gone and no member left there is nothing to hit.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    _wait_until_gone(process, grace)
+    _wait_until_gone(process, _DYING)
 
 
 def _wait_until_gone(process: Identity, seconds: float) -> None:
