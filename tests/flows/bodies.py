@@ -83,3 +83,16 @@ def refuse(*words, error=PermanentFailure):
         return arguments["say"]
 
     return do
+
+
+def loses_one():
+    """Return a tool whose first call is lost, as if nobody ever heard what became of it."""
+    lost = []
+
+    def call(given, _):
+        if not lost:
+            lost.append(given)
+            raise TimeoutError
+        return given
+
+    return call

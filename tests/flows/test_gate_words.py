@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import manifest, tool
+from bodies import loses_one, manifest, tool
 from invariants import check
 from machine import FINANCE, UNWIND, World
 
@@ -173,13 +173,13 @@ def vars_of(value):
 def test_a_call_made_once_more_can_be_changed_before_it_is():
     lost = []
 
-    def loses_one(given, call):
+    def loses_the_key(given, call):
         if not lost:
             lost.append(call.idempotency_key)
             raise TimeoutError
         return given
 
-    w, run = paying(loses_one, edit=EDIT)
+    w, run = paying(loses_the_key, edit=EDIT)
     says(w, FATIMA)
     run.go()
     assert w.records.step("pay").status == "unknown"
@@ -326,15 +326,7 @@ def test_approvals_so_far_do_not_outlive_the_time_to_decide():
 
 
 def test_a_call_made_once_more_needs_all_of_them_once_more():
-    lost = []
-
-    def loses_one(given, _):
-        if not lost:
-            lost.append(given)
-            raise TimeoutError
-        return given
-
-    w, run = paying(loses_one, quorum=2)
+    w, run = paying(loses_one(), quorum=2)
     says(w, FATIMA)
     says(w, BEN)
     run.go()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import each, loop, manifest, tool
+from bodies import each, loop, loses_one, manifest, tool
 from invariants import check
 from machine import FINANCE, LEADS, UNWIND, World
 from patience import (
@@ -173,15 +173,7 @@ def test_a_later_tier_whose_only_person_started_the_run_is_no_mistake():
 
 
 def test_a_call_made_once_more_is_asked_of_the_first_tier_again():
-    lost = []
-
-    def loses_one(given, _):
-        if not lost:
-            lost.append(given)
-            raise TimeoutError
-        return given
-
-    w, run = asking(loses_one)
+    w, run = asking(loses_one())
     passes(w, 9)
     says(w, LENA)
     run.go()
