@@ -251,15 +251,16 @@ class TooLarge(PermanentFailure):
 class BudgetExceeded(StepFailure):
     """The reservation does not fit what is left; nothing was spent.
 
-    ``level`` (step, run) and ``dimension`` say of which limit.
+    ``level`` (step, run) and ``dimension`` say of which limit, ``wanted`` (nano-USD, tokens, steps, ms) how much.
     """
 
     error_class = "budget"
 
-    def __init__(self, message: str, level: str = "", dimension: str = "") -> None:
+    def __init__(self, message: str, level: str = "", dimension: str = "", wanted: int = 0) -> None:
         super().__init__(message)
         self.level = level
         self.dimension = dimension
+        self.wanted = wanted
 
 
 class Rejected(StepFailure):

@@ -130,6 +130,11 @@ def active_left(head: Head, now: int) -> int | None:
     return head.active_left if head.active_deadline is None else head.active_deadline - now
 
 
+def left(head: Head, dimension: str, now: int) -> int | None:
+    """Return what is left of a dimension (nano-USD, tokens, steps, ms); None = unlimited."""
+    return active_left(head, now) if dimension == "active_time" else getattr(head, f"left_{dimension}")
+
+
 def _charge(head: Head, amount: Amount, **changes: Any) -> Head:
     return replace(
         head,

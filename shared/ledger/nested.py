@@ -30,7 +30,8 @@ class Failure:
     """Why an attempt failed. ``retry_after`` in milliseconds, as the far side asked for it.
 
     ``uncertain`` = its call may have had its effect all the same. ``pause`` is why it pauses its step in any case.
-    ``level`` and ``dimension`` say which limit refused. ``held`` = a circuit breaker kept it from its call.
+    ``level`` and ``dimension`` say which limit refused, ``wanted`` (nano-USD, tokens, steps, ms) what was asked of it.
+    ``held`` = a circuit breaker kept it from its call.
     """
 
     error_class: str
@@ -40,6 +41,7 @@ class Failure:
     pause: str | None = None
     level: str | None = None
     dimension: str | None = None
+    wanted: int = 0
     held: bool = False
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from shared.budget import rules
 from shared.ledger.records import Failure, Gate, Step
 from shared.runtime import probing, protocol
 from shared.runtime.children import living, stop_child
@@ -186,7 +187,7 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
     if case.step.status == "unknown" or failure.error_class == "unknown_outcome" or _in_doubt(case.step, visit.plan):
         return _doubt(case, visit)
     if failure.pause or failure.error_class == "budget":
-        return _pause(case, visit, failure.pause or "budget_exceeded")
+        return _enter_again(case, visit) or _pause(case, visit, failure.pause or "budget_exceeded")
     if failure.held or _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
     if _leaves_doubt(case, visit) or (protocol.in_doubt(case.step) and _until_probe(case, visit) is not None):
@@ -319,6 +320,19 @@ def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     data = {"class": failure.error_class, "delay_ms": int(wait), "retry": step.retries}
     case = replace(case, step=step).noted(Note("step_retrying", step.path, step.attempt, data))
     return _remember(case, visit, act("retry", wait))
+
+
+def _enter_again(case: Case, visit: Visit) -> Change[Action] | None:
+    """Let a step ask again for what the run has by now: somebody gave it more between the refusal and this moment."""
+    step, failure = case.step, case.step.failure
+    if failure is None or failure.level != "run" or failure.pause:
+        return None
+    left = rules.left(case.head, failure.dimension or "", visit.now)
+    if left is not None and left < failure.wanted:
+        return None
+    again = replace(step, status="retrying", failure=failure if step.uncertain else None)
+    note = Note("step_retrying", step.path, step.attempt, {"class": "budget", "delay_ms": 0, "retry": step.retries})
+    return _remember(replace(case, step=again).noted(note), visit, act("retry"))
 
 
 def _held_back(case: Case, visit: Visit, failure: Failure) -> Change[Action]:

@@ -168,8 +168,7 @@ def _allowed(budget: Limits, run: Run, dimension: str, more: int) -> bool:
 
 def _left(head: Head, dimension: str, now: int) -> int:
     """Return what is left of a dimension that has a limit (nano-USD, tokens, steps, ms)."""
-    found = rules.active_left(head, now) if dimension == "active_time" else getattr(head, f"left_{dimension}")
-    return 0 if found is None else int(found)
+    return rules.left(head, dimension, now) or 0
 
 
 def _amount(dimension: str, number: int) -> tuple[Amount, int]:

@@ -24,13 +24,13 @@ def failure_of(error: StepFailure) -> Failure:
         error.error_class, message, _wish(error.retry_after), error.uncertain, pause=error.pause, held=error.held
     )
     if isinstance(error, BudgetExceeded):
-        return dataclasses.replace(known, level=error.level, dimension=error.dimension)
+        return dataclasses.replace(known, level=error.level, dimension=error.dimension, wanted=error.wanted)
     return known
 
 
 def exceeded(refusal: rules.Refusal) -> BudgetExceeded:
     """Return a refusal as the failure of the attempt that asked."""
-    return BudgetExceeded(str(refusal), refusal.level, refusal.dimension)
+    return BudgetExceeded(str(refusal), refusal.level, refusal.dimension, refusal.wanted)
 
 
 def _wish(seconds: float | None) -> int | None:

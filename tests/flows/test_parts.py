@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from bodies import BUDGET, each, loop, output, plan, refuse, said, tool
-from machine import UNWIND
+from machine import UNWIND, Killed
 from town import NUMBERS, Town, task_in
 
 from shared.errors import Conflict
@@ -158,6 +158,25 @@ def test_parts_take_more_of_the_envelope_than_their_share_until_nothing_is_left(
                 resume_step(below.steps, job, Order("retry", "ops", more=Raise(steps=1)), UNWIND)
     assert poor.go().w.head.state == "completed"
     poor.check()
+
+
+def test_a_process_that_dies_when_it_has_taken_more_leaves_a_step_that_asks_again():
+    town = Town(each(tool("a", say="${ item }"), over=NUMBERS), budget=replace(BUDGET, steps=20))
+    commit, taken = town.w.store.commit, []
+
+    def dying(writes):
+        if len(taken) == 1:
+            taken.append("dead")
+            raise Killed
+        commit(writes)
+        if not taken and any(write.item.get("type") == "child_raised" for write in writes):
+            taken.append("more")
+
+    town.w.store.commit = dying
+    town.start({"numbers": list(range(20))})
+    assert taken == ["more", "dead"]
+    assert town.w.head.state == "completed"
+    town.check()
 
 
 def test_a_step_beside_takes_back_what_parts_do_not_need():
