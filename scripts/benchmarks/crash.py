@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 from scripts.benchmarks.kills import HOSTS, kill
 
 ROOT = Path(__file__).resolve().parents[2]
+STORES = ("memory", "sqlite", "dynamodb")
+"""The fake, the laptop's, and the cloud's, as moto plays DynamoDB."""
 
 
 class Done(NamedTuple):
@@ -37,6 +39,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/crash", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", action="store_true", help="every pair of faults instead of every single one")
     parser.add_argument("--route", action="append", metavar="NAME", help="only this kind of run (may be repeated)")
+    parser.add_argument("--store", choices=STORES, default=STORES[0], help="what keeps the runs (default: memory)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: one a core")
     parser.add_argument("--minutes", type=float, help="end after so many minutes (default: 600; with --kill: 1)")
     parser.add_argument("--kill", action="store_true", help="real processes instead, killed at random moments")
@@ -54,11 +57,12 @@ def _matrix() -> Any:
     return import_module("matrix")
 
 
-def _play(route: str, first: Any, *, pairs: bool) -> Done:
+def _play(route: str, first: Any, store: str, *, pairs: bool) -> Done:
     """Play one single fault, or all pairs that begin with it, in a worker process."""
     matrix = _matrix()
-    cases = [(first, second) for second in matrix.seconds(route, first)] if pairs else [(first,)]
-    found = [(faults, matrix.violation(route, *faults)) for faults in cases]
+    with import_module("stores").worlds_on(store):
+        cases = [(first, second) for second in matrix.seconds(route, first)] if pairs else [(first,)]
+        found = [(faults, matrix.violation(route, *faults)) for faults in cases]
     told = [f"{route}: {' then '.join(map(_shown, faults))}: {what}" for faults, what in found if what]
     return Done(route, len(cases), told)
 
@@ -92,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
 def _all(jobs: list[tuple[str, Any]], args: argparse.Namespace, begun: float) -> list[Done]:
     done: list[Done] = []
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
-        running = [pool.submit(_play, route, fault, pairs=args.pairs) for route, fault in jobs]
+        running = [pool.submit(_play, route, fault, args.store, pairs=args.pairs) for route, fault in jobs]
         for job in as_completed(running):
             done.append(job.result())
             for told in done[-1].violations:

@@ -35,7 +35,7 @@ from shared.testing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     Walk = Generator[tuple[str, ...], None, Any]
 
@@ -47,6 +47,14 @@ UNWIND = "machine:unwind"
 LAMBDA_SECONDS = 900
 LEADS = (Person("Lena Lead", "LL", "lena@example.test"),)
 FINANCE = (Person("Fatima Ortiz", "FO", "fatima@example.test"), Person("Ben Kim", "BK", "ben@example.test"))
+
+
+NEW_STORE: list[Callable[[], Any]] = [MemoryStore]
+"""What makes a world's store: the last one. ``stores`` adds the product's own."""
+
+
+def _new_store() -> Any:
+    return NEW_STORE[-1]()
 
 
 class Killed(BaseException):
@@ -86,7 +94,7 @@ class World:
     unit: Unit
     models: FakeModels
     tools: FakeTools
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: MemoryStore = field(default_factory=_new_store)
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
     clock: FrozenClock = field(default_factory=FrozenClock)
     engine: FakeEngine = field(default_factory=FakeEngine)

@@ -7,31 +7,9 @@ import pytest
 from moto import mock_aws
 
 from shared.ledger.dynamodb import DynamoStore
-from shared.ledger.keys import INDEXES
 from shared.ledger.sqlite import SqliteStore
 from shared.testing import MemoryStore
-
-
-def table(client):
-    texts, numbers = zip(*INDEXES.values(), strict=True)
-    names = {"pk": "S", "sk": "S"} | dict.fromkeys(texts, "S") | dict.fromkeys(numbers, "N")
-    client.create_table(
-        TableName="runs",
-        BillingMode="PAY_PER_REQUEST",
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in names.items()],
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": index,
-                "KeySchema": [
-                    {"AttributeName": key, "KeyType": "HASH"},
-                    {"AttributeName": sort, "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-            for index, (key, sort) in INDEXES.items()
-        ],
-    )
+from tests.tables import table
 
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb"])
