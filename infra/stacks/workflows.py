@@ -51,9 +51,19 @@ class Definition:
 def compile_all(folder: Path, servers: frozenset[str] | None = None) -> tuple[Definition, ...]:
     """Compile every ``*.yaml`` in ``folder``, by name. Raises DefinitionError with all findings of a refused file.
 
-    ``servers`` are the MCP servers that they may name; None leaves them unchecked.
+    ``servers`` are the MCP servers that they may name; None leaves them unchecked. Raises ValueError for two names
+    that would make one machine.
     """
-    return tuple(_compile(path, servers) for path in sorted(folder.glob("*.yaml")))
+    compiled = tuple(_compile(path, servers) for path in sorted(folder.glob("*.yaml")))
+    known: dict[str, str] = {}
+    for one in compiled:
+        other = known.setdefault(_title(one.name), one.name)
+        if other != one.name:
+            raise ValueError(
+                f"workflows {other} and {one.name}: both would be the machine {_title(one.name)}. Rename one of them: "
+                "their names must differ in more than hyphens, underscores and case."
+            )
+    return compiled
 
 
 def _compile(path: Path, servers: frozenset[str] | None) -> Definition:

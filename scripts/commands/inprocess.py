@@ -148,7 +148,8 @@ def session(file: Path, max_parallel: int, options: Options) -> Generator[Sessio
     try:
         settings = tool_settings(options.settings)
         models = _models(file, options, services, told)
-        _erp(settings, services, told)
+        if (file.parent / "tools").is_dir():
+            _erp(settings, services, told)
         with redirect_stdout(sys.stderr):  # modules may print, too
             tools = ToolBox(load_tools(file.parent / "tools"), settings, Means(client, EnvironmentSecrets()))
         engine.open(workspace.handlers(engine, models, tools))

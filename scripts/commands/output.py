@@ -104,6 +104,11 @@ def report(refused: Refused, *, as_json: bool) -> None:
         screen.print(f"  {remedy}", markup=False, highlight=False, soft_wrap=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return so many of something: 1 step, 2 steps."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_json(data: Any) -> None:
     """Print one JSON value on stdout."""
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")

@@ -165,18 +165,19 @@ def list_(  # noqa: PLR0913 - options
 def show_run(
     *,
     run: RunArgument,
+    outputs: Annotated[bool, typer.Option("--outputs", help="Show what the steps returned, too.")] = False,
     url: UrlOption = None,
     token: TokenOption = None,
     in_process: InProcessOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run: its steps, what they cost, its limits, its gates."""
+    """Show a run: its steps, what they cost, its limits, its gates. JSON has the outputs in any case."""
     api = target(url, token, in_process=in_process, about=run)
     found = api.get(f"/v1/runs/{segment(run_id(api, run))}")
     if as_json:
         print_json(found)
     else:
-        show.run(found)
+        show.run(found, outputs=outputs)
 
 
 @runs.command()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scripts.commands.follow import RESUMABLE, way_on
-from scripts.commands.output import COMMAND, age, console, money, pairs, seconds, standing, state, table
+from scripts.commands.output import COMMAND, age, console, counted, money, pairs, seconds, standing, state, table
 
 View = Mapping[str, Any]
 
@@ -17,9 +17,8 @@ def escaped(value: object) -> str:
     return escape("".join(sign if sign.isprintable() or sign == "\n" else " " for sign in str(value)))
 
 
-def run(found: View) -> None:
-    """Print a run."""
-    spent, limits = found["spent"], found["limits"]
+def run(found: View, *, outputs: bool = False) -> None:
+    """Print a run, with what its steps returned where ``outputs``."""
     pairs(
         {
             "run": str(found["id"]),
@@ -27,14 +26,7 @@ def run(found: View) -> None:
             "state": standing(found, escaped),
             "started": f"{found['created_at']} by {escaped(found['initiator'])} ({age(found['created_at'])})",
             "ended": str(found.get("ended_at") or "not yet"),
-            "spent": ", ".join(
-                (
-                    f"$ {spent['usd']} of {limits['usd'] or 'any'}",
-                    f"{spent['tokens']:,} tokens of {_any(limits['tokens'])}",
-                    f"{spent['steps']} steps of {_any(limits['steps'])}",
-                    f"{seconds(spent['active_time'])} of {seconds(limits['active_time']) or 'any time'}",
-                )
-            ),
+            "spent": _spent(found["spent"], found["limits"]),
             "reserved": f"$ {found['reserved']['usd']}",
         }
         | ({"budget": _audited(found["would_refuse"])} if found["budget_mode"] == "audit" else {})
@@ -42,9 +34,31 @@ def run(found: View) -> None:
     console().print()
     columns = ("STEP", "TYPE", "STATUS", "TRY", "TIME", "TOKENS", "USD", "NOTE")
     table(columns, [_step(each) for each in found["steps"]], right=columns[3:7], empty="No steps.")
+    for step in found["steps"] if outputs else ():
+        if step["output"] is not None or "output_omitted" in step:
+            console().print()
+            _data(f"output of {step['path']}", step["output"], step.get("output_omitted"))
     for gate in found["gates"]:
         console().print()
         approval(gate)
+
+
+def _spent(spent: View, limits: View) -> str:
+    """Return what was used, of which limit; active time is counted only where it has one."""
+    amounts = [f"$ {spent['usd']}" + (f" of {limits['usd']}" if limits["usd"] else "")]
+    for noun in ("token", "step"):
+        used, limit = spent[f"{noun}s"], limits[f"{noun}s"]
+        amounts.append(f"{used:,} of {counted(limit, noun)}" if limit else counted(used, noun))
+    if limits["active_time"]:
+        amounts.append(f"{seconds(spent['active_time'])} of {seconds(limits['active_time'])} active")
+    return ", ".join(amounts)
+
+
+def _data(title: str, value: object, omitted: View | None) -> None:
+    """Print a value under its title; one that is too large for the answer by its size."""
+    console().print(f"  [dim]{escaped(title)}[/]")
+    text = f"({omitted['size']:,} bytes)" if omitted else json.dumps(value, indent=2, ensure_ascii=False)
+    console().print("\n".join(f"    {line}" for line in escaped(text).splitlines()), soft_wrap=True)
 
 
 def _audited(refusals: Sequence[View]) -> str:
@@ -63,10 +77,6 @@ def _amount(refusal: View, name: str) -> str:
     if refusal["dimension"] == "usd":
         return f"$ {refusal[name]}"
     return seconds(refusal[name]) if refusal["dimension"] == "active_time" else f"{refusal[name]:,}"
-
-
-def _any(limit: int | None) -> str:
-    return "any" if limit is None else f"{limit:,}"
 
 
 def _step(step: View) -> Sequence[str]:
@@ -99,7 +109,7 @@ def ending(found: View) -> None:
     took = f", {seconds(spent['active_time'])} active" if spent["active_time"] is not None else ""
     console().print(
         f"  {standing(found, escaped)}: $ {spent['usd']} of {limit or 'any'}, {spent['tokens']:,} tokens,"
-        f" {spent['steps']} steps{took}",
+        f" {counted(spent['steps'], 'step')}{took}",
         soft_wrap=True,
     )
     if found["state"] == "paused":
@@ -175,7 +185,5 @@ def approval(found: View) -> None:
         )
     pairs(rows)
     for name, title in (("arguments", "arguments"), ("show", "shown with it")):
-        if found.get(name):
-            console().print(f"  [dim]{title}[/]")
-            text = json.dumps(found[name], indent=2, ensure_ascii=False)
-            console().print("\n".join(f"    {line}" for line in escaped(text).splitlines()), soft_wrap=True)
+        if found.get(name) or f"{name}_omitted" in found:
+            _data(title, found[name], found.get(f"{name}_omitted"))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from infra import settings as infra_settings
 from infra.grants import tool_actions
 from infra.settings import ENVIRONMENTS, UnknownEnvironmentError, settings_for
+from infra.stacks.workflows import compile_all
 from scripts.commands.deploy import environments
 from shared.settings import McpServer, Person
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_an_unknown_environment_is_refused_with_the_known_ones():
@@ -183,3 +187,13 @@ def test_what_is_told_of_servers_is_what_is_read():
         "crm",
         "docs",
     }
+
+
+def test_two_workflows_that_would_be_one_machine_are_refused_with_both_names(tmp_path: Path):
+    for name in ("pay-out", "pay_out"):
+        text = f"workflow: {name}\nbudget: {{usd: 1}}\nsteps:\n  a: {{type: transform, set: {{x: 1}}}}\n"
+        (tmp_path / f"{name}.yaml").write_text(text)
+    with pytest.raises(
+        ValueError, match=r"pay-out and pay_out: both would be the machine PayOut\. Rename one"
+    ):
+        compile_all(tmp_path)

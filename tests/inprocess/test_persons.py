@@ -46,6 +46,17 @@ def test_the_systems_user_decides_unless_somebody_is_named(waiting):
     assert (error["code"], f"runs resume {run}" in error["remedy"]) == ("stands_still", True)
 
 
+def test_a_run_is_shown_with_its_limits_and_where_asked_for_with_what_its_steps_returned(waiting):
+    shell, run, gate = waiting(forbidden=False)
+    shell("approvals", "approve", gate, "--note", "fine")
+    shell("runs", "resume", run)
+    shown = shell.words("runs", "show", run)
+    assert "$ 0.00, 0 tokens, 0 steps\n" in shown
+    assert "output of" not in shown
+    output = 'output of after\n    {\n      "note": "fine"\n    }\n'
+    assert output in shell.words("runs", "show", run, "--outputs")
+
+
 def test_a_full_address_is_taken_as_it_is(waiting):
     shell, run, _ = waiting(forbidden=True)
     assert (
