@@ -18,7 +18,7 @@ SignalboxError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from shared.ports import Usage
@@ -283,9 +283,13 @@ class PolicyViolation(StepFailure):
 
 
 class ApprovalMismatch(PolicyViolation):
-    """What would run is not what a person approved."""
+    """What would run is not what a person approved. ``proposed`` is what would: its stored arguments."""
 
     pause = "approval_mismatch"
+
+    def __init__(self, message: str, proposed: Any = None) -> None:
+        super().__init__(message)
+        self.proposed = proposed
 
 
 class AttestationMismatch(PolicyViolation):

@@ -25,7 +25,8 @@ PAUSED = {
     "provider_degraded": "when the provider is back: RESUME --action retry; or skip, accept or fail",
     "attestation_mismatch": "somebody else wrote an output that it reads: restore it, then RESUME --action retry;"
     " or fail",
-    "approval_mismatch": "what would run is not what was approved: RESUME --action fail, or skip",
+    "approval_mismatch": "what would run is not what was approved: RESUME --action retry asks for a new approval;"
+    " or skip or fail",
 }
 """What a person can do about a run that is paused, by the reason; RESUME stands for the command."""
 NOT_FOUND = {

@@ -153,6 +153,7 @@ class Step(Record):
     ``iteration`` is a loop's current one, ``due`` (ms) when a wait is over, ``child`` the run that a sub-workflow or a
     part is. ``parts`` is how many of them a map is split into, ``first`` the first number of a part's range.
     ``tool`` is what a call of an agent calls, known before it opens.
+    ``proposed`` are the arguments that it would call with, where its approval is of others.
     ``probes`` were asked about its call, the last one at ``probed`` (ms).
     ``forged`` = its output was not written by us (``shared.ledger.seal``).
     ``undone`` is the child whose effects have been undone, if it had any.
@@ -170,6 +171,7 @@ class Step(Record):
         "failure": Failure,
         "call": Call,
         "arguments": Value,
+        "proposed": Value,
         "output": Value,
     }
 
@@ -196,6 +198,7 @@ class Step(Record):
     reason: str | None = None
     call: Call | None = None
     arguments: Value | None = None
+    proposed: Value | None = None
     output: Value | None = None
     route: str | None = None
     model: str | None = None
@@ -231,7 +234,12 @@ class Step(Record):
     @property
     def uncertain(self) -> bool:
         """Whether its last call may have had its effect although it failed."""
-        return self.call is not None and self.failure is not None and self.failure.uncertain
+        return self.called is not None and self.failure is not None and self.failure.uncertain
+
+    @property
+    def called(self) -> Call | None:
+        """The ledger entry of the call that this epoch has made; one of an earlier epoch has no arguments any more."""
+        return self.call if self.arguments is not None else None
 
 
 @frozen_record

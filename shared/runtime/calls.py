@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from shared.runtime.journal import Snapshot
     from shared.runtime.scope import Scope
     from shared.runtime.task import Task
+    from shared.values import Value
 
 MAX_TOKENS = 1024
 """Reply limit of an agent that sets none."""
@@ -201,7 +202,7 @@ def tool_call(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snaps
         arguments = secrets.rendered(plan.spec["with"] or {}, names.render, host.secrets, task.tenant)
     stored = _stored(host, task, arguments)
     entry = _intent(seen.run, plan, path, stored.digest, known, now)
-    check_approval(plan, task, seen, entry)
+    check_approval(plan, task, seen, entry, stored)
     hold = Amount(usd=host.tools.cost(tool), steps=0 if path.endswith(COMPENSATE) else 1)
     ask = Ask(task, plan, path, hold, stored, now, call=entry, service=host.tools.service(tool, arguments))
     call = ToolContext(entry.key, task.tenant, task.run, path, known.attempt + 1 if known else 1, plan.timeout)
@@ -225,13 +226,13 @@ def _undone_call(host: StepHost, path: str, seen: Snapshot) -> dict[str, Any]:
 
 def _intent(run: Run, plan: StepPlan, path: str, digest: str, known: Step | None, now: int) -> Call:
     """Return the ledger entry of a call: that of the attempt before, or in a later epoch that of the next dispatch."""
-    if known and known.call and known.arguments:
-        return known.call
+    if known and known.called:
+        return known.called
     tool, dispatch = plan.spec["tool"], known.call.dispatch + 1 if known and known.call else 1
     return Call(tool, plan.risk, dispatch, digest, key=call_key(run, path, tool, digest, dispatch), at=now)
 
 
-def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> None:
+def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call, arguments: Value) -> None:
     """Refuse a call that a person was asked about and did not approve exactly so, or that needs a person and had none.
 
     Raises PolicyViolation; ApprovalMismatch when there is an approval, but of something else.
@@ -248,8 +249,8 @@ def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call) -> No
     if gate.status != "approved" or not same:
         raise ApprovalMismatch(
             f"Step {plan.id} would call {call.tool} with arguments {call.digest[:12]}, dispatch {call.dispatch}, but "
-            f"gate {gate.step} is {gate.status} for {gate.tool} with {gate.digest[:12]}, dispatch {gate.dispatch}. Ask "
-            "for a new approval.",
+            f"gate {gate.step} is {gate.status} for {gate.tool} with {gate.digest[:12]}, dispatch {gate.dispatch}.",
+            arguments,
         )
 
 

@@ -281,7 +281,7 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
 
 def _unrecorded(case: Case, visit: Visit) -> bool:
     """Tell whether a step without effect was only interrupted by the engine: entering it again costs nothing."""
-    makes_no_call = case.step.call is None and visit.plan.type not in {"agent", "turn", "tool"}
+    makes_no_call = case.step.called is None and visit.plan.type not in {"agent", "turn", "tool"}
     # A map or a loop without a run of its own has no time-out: what ran out of time is one of our tasks.
     whole = visit.plan.type in CONTAINERS and not visit.plan.apart
     interrupted = visit.engine_failure.error_class == "transient" or whole
@@ -296,7 +296,7 @@ def _may_stand_in(case: Case, plan: StepPlan) -> bool:
 
 
 def _may_retry(plan: StepPlan, step: Step, failure: Failure) -> bool:
-    if plan.risk == "irreversible" and step.call is not None:
+    if plan.risk == "irreversible" and step.called is not None:
         return False
     return failure.error_class in plan.retry.on and step.retries < plan.retry.max_retries
 

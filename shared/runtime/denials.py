@@ -55,7 +55,7 @@ def deny(seen: Snapshot, step: Step, by: str, now: int) -> tuple[str, tuple[Reco
     if seen.head.unwinding or closed(seen, scope_of(step.path)):
         return "fail", (seen.head, _failed(fresh, by)), ()
     if step.call.risk == "irreversible":
-        return _ask_again(seen, fresh, now)
+        return ask_again(seen, fresh, now)
     return "retry", (seen.head, replace(fresh, status="retrying", retries=0, failure=None, reason=None)), ()
 
 
@@ -68,16 +68,22 @@ def _failed(step: Step, by: str = "") -> Step:
     return replace(step, status="failed", failure=failure, reason=None)
 
 
-def _ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record, ...], tuple[Note, ...]]:
+def ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record, ...], tuple[Note, ...]]:
+    """Open the gate of a parked step once more, for its next call: what it would call with by now, if that is known.
+
+    Returns as ``deny`` does. Raises Conflict when there is no gate.
+    """
     gate = next((one for one in seen.gates() if one.approves == step.step), None)
-    if gate is None or step.call is None:
+    if gate is None:
         raise Conflict(f"Step {step.path} has no gate that could approve it again.", code="no_gate")
+    gate, dispatch = _of_what_would_run(gate, step), _next_dispatch(step)
     asked = replace(
         begun(gate, now),
-        id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(step.call.dispatch)),
+        id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(dispatch), *_anew_for(step)),
         status="open",
         token="",
-        dispatch=step.call.dispatch,
+        entry=max(gate.entry, f"{seen.head.epoch:06d}"),  # or a resumed run would not find what it asks
+        dispatch=dispatch,
         expires=now + YEAR * 1000,
         mailed=(),
         votes=(),
@@ -87,10 +93,29 @@ def _ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record,
         tenant_pending=f"TENANT#{seen.run.tenant}",
     )
     asked = asked_anew(asked)
-    waiting = replace(step, status="waiting", retries=0, failure=None, reason=NEEDS_APPROVAL)
+    waiting = replace(step, status="waiting", retries=0, failure=None, reason=NEEDS_APPROVAL, proposed=None)
     head = replace(seen.head, waiting=seen.head.waiting + 1)
     data = {"approves": gate.approves, "digest": gate.digest, "roles": list(asked.roles), "dispatch": asked.dispatch}
     return "", (head, waiting, asked), (Note("gate_opened", gate.path, None, data),)
+
+
+def _next_dispatch(step: Step) -> int:
+    """Return the dispatch that is asked for: of the ledger entry that stands, or the one after an earlier epoch's."""
+    if step.called:
+        return step.called.dispatch
+    return step.call.dispatch + 1 if step.call else 1
+
+
+def _of_what_would_run(gate: Gate, step: Step) -> Gate:
+    """Return the gate with the arguments that the step would call with, where they are not those approved before."""
+    if step.proposed is None:
+        return gate
+    return replace(gate, arguments=step.proposed, digest=step.proposed.digest, changes=None, edited="")
+
+
+def _anew_for(step: Step) -> tuple[str, ...]:
+    """Return what tells a request for other arguments of the same dispatch from the one before."""
+    return (step.proposed.digest,) if step.proposed else ()
 
 
 def asks_again(seen: Snapshot, gate: Gate) -> Step | None:
@@ -110,7 +135,7 @@ def decided_again(run: Run, head: Head, step: Step, gate: Gate) -> tuple[tuple[R
 
 def _as_approved(run: Run, step: Step, gate: Gate) -> Step:
     """Return the step with the arguments that were approved: this dispatch was not made yet, so they may be others."""
-    call = step.call
+    call = step.called
     if call is None or call.digest == gate.digest:
         return step
     key = call_key(run, step.path, call.tool, gate.digest, call.dispatch)

@@ -18,7 +18,7 @@ from shared.ledger.records import Head, Park, Run, Step
 from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.cascade import act
-from shared.runtime.denials import deny
+from shared.runtime.denials import ask_again, deny
 from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
@@ -233,8 +233,8 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
         raise Conflict(what, code="not_retryable")
     head = replace(head, paused=head.paused - 1)
     run, head, step = raised(seen.run, head, step, order.more.amounts) if order.more else ((), head, step)
-    if order.action == "did_not_happen":
-        return _denied(seen.with_({"HEAD": head}), step, run, order, now)
+    if order.action == "did_not_happen" or (order.action == "retry" and step.proposed):
+        return _called_anew(seen.with_({"HEAD": head}), step, run, order, now)
     head, step, notes = _resumed(head, step, order, accepted, now)
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
@@ -246,8 +246,10 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     return Change(None, records, (note, *notes))
 
 
-def _denied(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
-    answer, records, notes = deny(seen, step, order.by, now)
+def _called_anew(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
+    """Let a call be made that has not happened, or ask for the approval of one that is not what was approved."""
+    denied = order.action == "did_not_happen"
+    answer, records, notes = deny(seen, step, order.by, now) if denied else ask_again(seen, step, now)
     parked = (answered(seen, step.path, answer),) if answer else ()
     note = Note("step_resumed", step.path, None, order.told)
     return Change(None, (*records, *parked, *run), (note, *notes))

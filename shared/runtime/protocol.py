@@ -124,7 +124,7 @@ def _already(step: Step, task: Task) -> Opening | None:
 
 def _overtaken(ask: Ask, step: Step) -> Stopped | None:
     """Tell whether a person has let the call be made anew since this attempt looked: then it is another call."""
-    anew = ask.call and step.call and step.arguments and step.call.key != ask.call.key
+    anew = ask.call and step.called and step.called.key != ask.call.key
     return Stopped("its call is to be made anew, as another one") if anew else None
 
 

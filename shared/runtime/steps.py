@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
-from shared.errors import InvalidOutput, SignalboxError, StepFailure, TransientFailure
+from shared.errors import ApprovalMismatch, InvalidOutput, SignalboxError, StepFailure, TransientFailure
 from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, turn_call, usage_of
@@ -199,6 +199,7 @@ def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: S
         outcome = Outcome(failure=protocol.unopened(step, protocol.failure_of(failure)))
         held = (step.held or host.clock.now()) if failure.held else None
         failed = replace(protocol.finished(step, outcome, host.clock.now(), 0), closed_by=task.attempt, held=held)
+        failed = replace(failed, proposed=failure.proposed if isinstance(failure, ApprovalMismatch) else None)
         error = {"class": failure.error_class, "message": str(failure)[:500]}
         return Change(None, (failed,), (Note("step_failed", path, None, {"error": error}),))
 

@@ -75,6 +75,22 @@ def test_an_approval_does_not_outlast_what_it_was_made_of():
     check(w)
 
 
+def test_what_did_not_happen_in_a_later_epoch_is_asked_about_there():
+    w, run = gated(do=fails(a=[LOST]))
+    approve(w)
+    cancelled(w, run)
+    run = resumed(w)
+    assert (w.records.step("a").status, len(w.tools.calls)) == ("unknown", 1)
+    word(w, "did_not_happen", "a")
+    gate = w.records.gate("g")
+    assert (gate.status, gate.dispatch, w.head.waiting) == ("open", 2, 1)
+    mended(w)
+    approve(w)
+    assert run.go().status == "SUCCEEDED"
+    assert said(w) == ["a", "a", "b"]
+    check(w)
+
+
 def test_a_call_in_doubt_that_a_person_has_skipped_is_not_made_in_a_later_epoch():
     w = world(change("a"), parked(), do=fails(a=[LOST]))
     run = w.start({})

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import manifest, plan
-from machine import FINANCE, World
+from bodies import manifest, plan, task
+from machine import FINANCE, UNWIND, World
 
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure, TransientFailure
 from shared.manifest import Retry
 from shared.runtime.gates import Word, decide_gate
+from shared.runtime.parking import Order, resume_step
 from shared.testing import FakeModels, FakeSecrets, FakeTools
 
 VALUE, NEWER = "tok-5f3a9c", "tok-77b0d1"
@@ -88,6 +89,16 @@ def test_a_secret_that_was_rotated_after_the_approval_is_another_call():
     assert not w.tools.calls, "what was approved was another version"
     assert step.status == "paused"
     assert step.failure.error_class == "policy"
+    before = w.records.gate("g")
+    resume_step(w.steps, task(w, "pay"), Order("retry", "ops"), UNWIND)
+    gate = w.records.gate("g")
+    assert (gate.status, gate.dispatch) == ("open", 1)
+    assert gate.id != before.id, "the links of what was approved before decide nothing"
+    assert gate.digest != before.digest
+    decide_gate(w.steps, w.journal, "g", Word("approved", FINANCE[0].email, digest=gate.digest))
+    execution.go()
+    assert [arguments["auth"] for _, arguments, _ in w.tools.calls] == [f"Bearer {NEWER}"]
+    assert w.head.ended == "completed"
 
 
 def test_a_retry_uses_the_version_that_the_first_attempt_named():
