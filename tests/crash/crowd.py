@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Mood = Literal["calm", "faulty", "late"]
 """``calm``: nothing but the order, and no stream helps; ``faulty``: calls are struck; ``late``: and slow besides."""
-TIMED = ("expire", "time-out")
+TIMED = ("expire", "time-out", "pay, by expiry")
 """Routes that end by a time-out."""
 READS = ("read", "query", "index")
 """Calls that are not struck, but may come at any time."""

@@ -64,3 +64,18 @@ class Bank:
     @property
     def live(self) -> int:
         return self.transfers
+
+
+class Transfers(Bank):
+    """A bank that knows which call made which transfer, for who looks by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    def pay(self, arguments: dict[str, Any], call: Any) -> dict[str, Any]:
+        self.keys.append(call.idempotency_key)
+        return super().pay(arguments, call)
+
+    def found(self, step: Any) -> Any:
+        return {"transfer": 1} if step.call and step.call.key in self.keys else None

@@ -372,9 +372,11 @@ class Play:
         """Return the gate that waits for people."""
         return next((gate for gate in self.world.records.gates() if gate.status == "open"), None)
 
-    def decide(self, word: Any) -> None:
-        gate = next(gate for gate in self.world.records.gates() if gate.status == "open")
-        for _ in range(2):  # a person looks at the page that failed, and tries again where it lets them
+    def decide(self, word: Any, path: str = "") -> None:
+        """Say a word about the gate at ``path``; "" = the one that is open."""
+        found = (gate for gate in self.world.records.gates() if gate.status == "open" and path in {"", gate.path})
+        gate = next(found, None)
+        for _ in range(2 if gate else 0):  # a person looks at the page that failed, and tries again where it lets them
             try:
                 self.safely(lambda: decide_gate(self.world.steps, self.world.journal, gate.path, word))
             except Conflict:

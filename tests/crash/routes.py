@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import agents
 import bodies
 import invoices
-from far_sides import Bank, Erp
+from far_sides import Erp
 from faults import Tap
-from machine import FINANCE, LEADS, World
+from machine import FINANCE, World
+from payments import FIND, PAYMENTS, Route, approve
 from play import Play
 
 from shared.budget.tenant import set_limits
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure, TransientFailure
-from shared.manifest import YEAR, Edge, Limits, Manifest, Retry, StepPlan
+from shared.manifest import YEAR, Limits, Retry, StepPlan
 from shared.runtime.gates import Word
 from shared.runtime.waits import Arrival
 from shared.testing import FakeModels, FakeTools, FixedDefinitions
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.budget.shards import Amounts
-    from shared.runtime.parking import Resumption
-
-
-@dataclass(frozen=True)
-class Route:
-    """One way through a workflow: ``make`` builds it, ``ends`` are the states it may end in without a cancel."""
-
-    make: Callable[[Tap], tuple[Play, Any]]
-    ends: str
 
 
 def invoice(
@@ -53,42 +45,6 @@ def invoice(
     return make
 
 
-def payment(
-    act: Callable[[Play], None],
-    *,
-    doubt: Resumption = "skip",
-    reconcile: dict[str, Any] | None = None,
-    pays: int = 5,
-    timeout: float = 3600.0,
-    **gate: Any,
-) -> Callable[[Tap], Any]:
-    """Return a route through a gate to an irreversible call; ``doubt`` is what people say of one that is not there.
-
-    ``pays`` is what is paid in the end.
-    """
-
-    def make(tap: Tap) -> tuple[Play, Bank]:
-        bank = Bank(pays)
-        spec = {"approves": "pay", "approvers": ["finance"], "on_expiry": "reject", **gate}
-        asked = StepPlan(
-            "g", "human_gate", (), dependents=("pay",), timeout=timeout, on_error="fail", spec=spec, retry=Retry(2)
-        )
-        call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": reconcile}
-        pay = StepPlan("pay", "tool", (Edge("g"),), risk="irreversible", approved_by="g", spec=call)
-        limits = Limits(usd=10**9, tokens=1000, steps=9, active_time=600.0)
-        manifest = Manifest("w", "", {"type": "object"}, limits, {"g": asked, "pay": pay}, ("g", "pay"))
-        world = World(
-            compile_manifest(manifest), FakeModels(lambda _: ""), FakeTools({"pay": bank.pay, "find": bank.find})
-        )
-        return Play(world, act, tap, bank.found, doubt=doubt), bank
-
-    return make
-
-
-CHANGED = 4
-TIERS: dict[str, Any] = {"remind_after": 3600.0, "escalate": [{"after": 40_000.0, "to": ["finance_lead"]}]}
-EDIT = {"type": "object", "properties": {"sum": {"type": "integer"}}}
-FIND = {"tool": "find", "with": {"key": "${ call.idempotency_key }"}, "found": "result.count > 0"}
 PAID = Arrival("e1", "paid", {"amount": 9})
 ROOM = 120
 """History events that make a map of four items fall into two parts."""
@@ -255,28 +211,6 @@ def refuse_wrong(arguments: dict[str, Any], _: Any) -> str:
     return refuse() if arguments["what"] == "wrong" else "fine"
 
 
-def approve(play: Play) -> None:
-    play.decide(Word("approved", FINANCE[0].email))
-
-
-def two_approve(play: Play) -> None:
-    """Two people, of whom the first changes what is paid. Each looks first, and says what they say twice."""
-    for person in FINANCE:
-        gate = play.asks()
-        if gate:
-            changes = None if gate.changes else {"sum": CHANGED}
-            play.decide(Word("approved", person.email, digest=gate.digest, changes=changes))
-
-
-def lead_approves(play: Play) -> None:
-    """Nobody decides: those who were asked are reminded, the next tier begins, and its person approves."""
-    gate = play.asks()
-    for seconds in (TIERS["remind_after"], TIERS["escalate"][0]["after"]) if gate else ():
-        play.let_come(gate.opened + int(seconds * 1000))
-    if play.asks():
-        play.decide(Word("approved", LEADS[0].email))
-
-
 def reject(play: Play) -> None:
     play.decide(Word("rejected", FINANCE[1].email, "duplicate"))
 
@@ -295,11 +229,7 @@ ROUTES = {
     "expire": Route(invoice(9000, Play.expire), "failed"),
     "cancel": Route(invoice(9000, Play.cancel), "cancelled"),
     "give up": Route(invoice(120, approve, "fail", check_invoice=refuse), "failed"),
-    "pay": Route(payment(approve), "completed"),
-    "pay, two people": Route(payment(two_approve, quorum=2, edit=EDIT, pays=CHANGED), "completed"),
-    "pay, escalated": Route(payment(lead_approves, timeout=10 * 86_400.0, **TIERS), "completed"),
-    "pay, denied": Route(payment(approve, doubt="did_not_happen"), "completed"),
-    "pay, probed": Route(payment(approve, reconcile=FIND | {"with": {}}), "completed"),
+    **PAYMENTS,
     "parts": Route(posting(items()), "completed"),
     "undone parts": Route(posting(items(), bad("each")), "failed"),
     "looped parts": Route(posting(bodies.loop(post(), until="loop.iteration >= 3", times=4)), "completed"),
@@ -324,6 +254,7 @@ ROUTES = {
     "undone fallback": Route(shape(hopeless("post"), wrong("try"), templates=(post(),)), "failed"),
     "event": Route(shape(event(), post("post", "paid"), sends=PAID), "completed"),
     "early event": Route(shape(event(), post("post", "paid"), sends=PAID, early=True), "completed"),
+    "goes on": Route(shape(replace(post("a"), on_error="continue"), post("b", "a")), "completed"),
     "plain agent": Route(shape(agent()), "completed"),
 }
 
