@@ -43,6 +43,7 @@ def _config(app: Callable[..., Any], address: tuple[str, int], grace: int) -> uv
         proxy_headers=False,  # the emulator reads them itself
         server_header=False,  # which headers AWS sends is the emulator's to say
         date_header=False,
+        ws_ping_interval=None,  # nor does API Gateway ping its clients
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=grace,
         reset_contextvars=True,  # they hold a request's account and region, which are no business of the next request
