@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.local import environment, processes
+from scripts.local import environment, processes, server
 from scripts.local.corrections import NAMES, apply_all
 
 _MARK = "SIGNALBOX_LAUNCHER"
-_GRACE = 1.0
+_GRACE = 1
 """Seconds that requests under way get at the end."""
 _LIMITS = {
     "LAMBDA_WARM_TTL_SECONDS": "60",  # a burst's surplus processes go after a minute
@@ -102,7 +102,8 @@ async def _run(args: argparse.Namespace, host: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    serving = asyncio.create_task(_hypercorn(host, args.port, stop))
+    app = importlib.import_module("ministack.app").app
+    serving = asyncio.create_task(server.serve(app, (host, args.port), stop, grace=_GRACE))
     watching = asyncio.create_task(_watch_parent(args.parent, stop))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -112,15 +113,6 @@ async def _run(args: argparse.Namespace, host: str) -> None:
         serving.result()
     elif stop.is_set():
         _leave(Path(os.environ[_MARK]), 0)  # asyncio.run would wait for the threads of hanging requests
-
-
-async def _hypercorn(host: str, port: int, stop: asyncio.Event) -> None:
-    serve = importlib.import_module("hypercorn.asyncio").serve
-    config: Any = importlib.import_module("hypercorn.config").Config()
-    config.bind = [f"{host}:{port}"]
-    config.keep_alive_timeout = 75
-    config.graceful_timeout = _GRACE
-    await serve(importlib.import_module("ministack.app").app, config, shutdown_trigger=stop.wait)
 
 
 async def _watch_parent(pid: int | None, stop: asyncio.Event) -> None:

@@ -1,7 +1,6 @@
 """One probe for each correction: what an emulator does in a case where upstream and AWS differ."""
 
 import json
-import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from scripts.local import environment
 from tests.emulator.emulator import Emulator, task, until
 
 QUICK = 0.045
@@ -197,23 +195,6 @@ def reserved_concurrency(emulator: Emulator) -> Any:
     return emulator.lambdas.get_function_concurrency(FunctionName="reserved").get("ReservedConcurrentExecutions")
 
 
-def one_write(emulator: Emulator) -> Any:
-    """Whether an answer's head and body always come together, for a reader who waits for the first piece only."""
-    asked = f"GET /_ministack/health HTTP/1.1\r\nHost: {environment.HOST}\r\n\r\n".encode()
-    with socket.create_connection((environment.HOST, emulator.port), timeout=5) as connection:
-        return all(_comes_whole(connection, asked) for _ in range(40))
-
-
-def _comes_whole(connection: socket.socket, asked: bytes) -> bool:
-    connection.sendall(asked)
-    head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
-    wanted = int(head.lower().partition(b"content-length:")[2].split()[0])
-    whole = len(body) == wanted
-    while len(body) < wanted:
-        body += connection.recv(65536)
-    return whole
-
-
 PROBES = {
     "error_names": Probe(error_names, ["ValueError", "Runtime.ExitError"], (["Runtime.HandlerError"] * 2,)),
     "worker_survives": Probe(worker_survives, True, (False,)),  # noqa: FBT003 - an observation
@@ -236,5 +217,4 @@ PROBES = {
     "machine_timeout": Probe(machine_timeout, "TIMED_OUT", ("SUCCEEDED",)),
     "pollers": Probe(pollers, True, (False,)),  # noqa: FBT003
     "reserved_concurrency": Probe(reserved_concurrency, 3, (None,)),
-    "one_write": Probe(one_write, True, (False,)),  # noqa: FBT003
 }

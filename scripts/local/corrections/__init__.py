@@ -26,7 +26,6 @@ NAMES = (
     "machine_timeout",
     "pollers",
     "reserved_concurrency",
-    "one_write",
 )
 """In the order of application; each stands alone."""
 
