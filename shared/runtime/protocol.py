@@ -356,9 +356,7 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
     if undone and undone.path != closed.path:
         main = seen.step(undone.path.removesuffix(FALLBACK))
         stood_in = (main,) if main and main.path != undone.path and main.by == "fallback" else ()
-        return tuple(
-            replace(one, status="compensated") for one in (undone, *stood_in, *undone_around(undone.path, seen))
-        )
+        return tuple(_undone(one, seen) for one in (undone, *stood_in, *undone_around(undone.path, seen)))
     failed = seen.step(closed.path.removesuffix(FALLBACK))
     if failed and failed.path != closed.path:
         stood_in = Outcome(output=closed.output, route=closed.route, by="fallback")
@@ -369,7 +367,12 @@ def beside(closed: Step, seen: Snapshot) -> tuple[Step, ...]:
 def undone_around(path: str, seen: Snapshot) -> tuple[Step, ...]:
     """Return the completed maps and loops around an undone step, undone in part: a later epoch enters them again."""
     whole = (seen.step(one) for one in around(path))
-    return tuple(replace(one, status="compensated") for one in whole if one and one.status == "completed")
+    return tuple(_undone(one, seen) for one in whole if one and one.status == "completed")
+
+
+def _undone(step: Step, seen: Snapshot) -> Step:
+    """Return the step as undone now: in this epoch, although an earlier one may have completed it."""
+    return replace(step, status="compensated", epoch=seen.head.epoch)
 
 
 def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:

@@ -249,3 +249,37 @@ def test_a_steps_own_active_time_is_not_renewed():
     w.unwind()
     resumed(w)
     assert (w.records.step("a").failure.error_class, len(w.tools.calls)) == ("budget", 1)
+
+
+def stopped_and_resumed(town):
+    """Let the run's executions die while it waits, resume it, and let what waited fail."""
+    request(town.w.steps, town.w.journal, "stopped", "for a test", UNWIND)
+    town.go()
+    assert town.w.head.ended == "stopped"
+    resume_run(town.w.steps, town.w.journal, Resume("ops"))
+    town.go()
+    assert deliver(town.w.steps, task(town.w, ""), Arrival("e1", "go", {}))
+    return town.go()
+
+
+def test_what_an_earlier_epoch_completed_is_undone_in_a_later_one_and_the_record_says_so():
+    bad = tool("bad", "w", on_error="fail")
+    town = stopped_and_resumed(Town(change("a"), parked("a"), bad, do=fails(bad=[NO])).start())
+    assert (town.w.head.ended, said(town.w)) == ("failed", ["a", "bad", "undo a"])
+    assert town.w.records.step("a").status == "compensated"
+    town.check()
+
+
+@pytest.mark.parametrize("kind", ["map", "loop"])
+def test_what_an_earlier_epochs_parts_completed_is_undone_in_a_later_one(kind):
+    if kind == "map":
+        whole = each(change("a", say="${ string(thing) }"), over="${ input.numbers }")
+    else:
+        whole = loop(change("a", say="${ string(loop.iteration) }"), until="loop.iteration >= 20", times=60)
+    bad = tool("bad", "w", on_error="fail")
+    town = Town(whole, parked(whole.id), bad, do=fails(bad=[NO])).start({"numbers": list(range(1, 21))})
+    assert town.parts(whole.id)
+    stopped_and_resumed(town)
+    assert town.w.head.ended == "failed"
+    assert sorted(said(town.w)) == sorted(["bad", *(f"{undo}{n}" for n in range(1, 21) for undo in ("", "undo "))])
+    town.check()
