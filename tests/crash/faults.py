@@ -9,15 +9,16 @@ engine gives the task up; its process goes on with this call shortly before it i
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from machine import LAMBDA_SECONDS, Killed, TimedOut
 
-from shared.errors import StoreConflict, TransientFailure
+from shared.errors import RateLimited, StoreConflict, TransientFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Mapping
 
     from machine import World
 
@@ -33,7 +34,19 @@ KINDS = {
     "send": (*CALLS, "cancel", "stalls"),
     "announce": (*CALLS, "cancel"),
 }
-"""Which faults can strike at which call."""
+"""Which faults can strike at which call that changes something, or asks a far side to."""
+READS = {
+    "read": ("fails", "killed before"),
+    "query": ("fails", "killed before"),
+    "index": ("fails",),
+    "put": ("fails", "answer lost", "killed before"),
+    "get": ("fails", "killed before"),
+    "complete": ("throttled",),
+    "invoke": ("throttled",),
+}
+"""Which can strike at what only reads or stores values, and how a far side that is busy answers."""
+WISH = 7.0
+"""Seconds after which a busy far side wants to be asked again."""
 
 
 class Lost(Exception):
@@ -42,15 +55,20 @@ class Lost(Exception):
 
 @dataclass
 class Tap:
-    """Numbers the calls and lets a fault strike, or two. ``cancel`` is called for the fault of that name."""
+    """Numbers the calls and lets a fault strike, or two. ``cancel`` is called for the fault of that name.
+
+    ``inside`` = the product is at work, and not the harness, which looks at the same store.
+    """
 
     at: int = -1
     kind: str = ""
     second: tuple[int, str] = (-1, "")
     cancel: Callable[[], None] = lambda: None
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: KINDS)
     calls: list[str] = field(default_factory=list)
     stalled: threading.Thread | None = None
     released: threading.Event = field(default_factory=threading.Event)
+    inside: bool = False
 
     @property
     def stalls(self) -> bool:
@@ -59,12 +77,30 @@ class Tap:
 
     def onto(self, world: World) -> None:
         """Stand between the world and its ports."""
-        for port, error in ((world.store, Lost), (world.engine, Lost)):
-            for name in KINDS.keys() & set(dir(port)):
-                setattr(port, name, self._tapped(name, getattr(port, name), error))
+        call = world.call
+
+        def called(function: str, event: dict[str, Any]) -> Any:
+            with self.product():
+                return call(function, event)
+
+        world.call = called
+        for port, error in ((world.store, Lost), (world.engine, Lost), (world.blobs, Lost)):
+            self._between(port, error)
         for port in (world.models, world.tools, world.mail, world.bus):
-            for name in KINDS.keys() & set(dir(port)):
-                setattr(port, name, self._tapped(name, getattr(port, name), TransientFailure))
+            self._between(port, TransientFailure)
+
+    def _between(self, port: Any, error: type[Exception]) -> None:
+        for name in self.kinds.keys() & set(dir(port)):
+            setattr(port, name, self._tapped(name, getattr(port, name), error))
+
+    @contextmanager
+    def product(self, *, at_work: bool = True) -> Generator[None]:
+        """Mark what is called meanwhile as called by the product, or by the harness."""
+        before, self.inside = self.inside, at_work
+        try:
+            yield
+        finally:
+            self.inside = before
 
     def kind_of(self, name: str) -> str:
         """Return what strikes at the call that was just counted; "" = nothing."""
@@ -72,6 +108,8 @@ class Tap:
 
     def _tapped(self, name: str, call: Callable[..., Any], error: type[Exception]) -> Callable[..., Any]:
         def tapped(*given: Any, **named: Any) -> Any:
+            if name in READS and name not in KINDS and not self.inside:
+                return call(*given, **named)
             self.calls.append(name)
             kind = self.kind_of(name)
             self._before(kind, error)
@@ -91,6 +129,8 @@ class Tap:
             raise Killed
         if kind == "fails":
             raise error("before")
+        if kind == "throttled":
+            raise RateLimited("Slow down.", retry_after=WISH)
         if kind == "cancel":
             self.cancel()
         if kind == "stalls" and threading.current_thread() is not threading.main_thread():

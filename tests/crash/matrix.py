@@ -51,11 +51,16 @@ def pairs(route: str) -> Iterator[tuple[Fault, Fault]]:
 def violation(route: str, *faults: Fault) -> str | None:
     """Play a route with one fault, or two, and return what is wrong then; None = every promise was kept."""
     first, *others = faults
-    play, far_side = ROUTES[route].make(Tap(*first, second=tuple(others[0]) if others else (-1, "")))
+    return judged(route, Tap(*first, second=tuple(others[0]) if others else (-1, "")), *faults)
+
+
+def judged(route: str, tap: Tap, *faults: Fault) -> str | None:
+    """Play a route with the faults of a tap, and return what is wrong then; None = every promise was kept."""
+    play, far_side = ROUTES[route].make(tap)
     try:
         world = play.to_the_end()
         if not world.run:
-            return None if first.number == 0 else "there is no run"
+            return None if faults[0].number == 0 else "there is no run"
         return _judged(route, play, far_side.live, faults)
     except AssertionError as error:
         where = traceback.extract_tb(error.__traceback__)[-1]

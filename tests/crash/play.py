@@ -91,10 +91,11 @@ class Play:
 
         def sleep_and_look(seconds: float) -> None:
             sleep(seconds)
-            if seconds >= PAUSE:
-                self.attend()
-            self.launch()  # the walker sleeps without giving way to other executions
-            self.answer()
+            with self.tap.product(at_work=False):
+                if seconds >= PAUSE:
+                    self.attend()
+                self.launch()  # the walker sleeps without giving way to other executions
+                self.answer()
 
         self.world.clock.sleep = sleep_and_look
 
@@ -107,7 +108,8 @@ class Play:
     def safely(self, call: Callable[[], Any]) -> bool:
         """Make a request whose caller never repeats it."""
         try:
-            call()
+            with self.tap.product():
+                call()
         except (Killed, Exception):  # noqa: BLE001 - whatever it is, the caller only hears that it failed
             return False
         return True

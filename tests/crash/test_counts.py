@@ -7,6 +7,7 @@ from pathlib import Path
 
 import test_deliveries
 import test_orders
+import test_reads
 import test_single_faults
 from routes import ROUTES
 from test_sweeping import ALL
@@ -26,6 +27,10 @@ def test_the_single_faults_are_as_many_as_it_says():
 
 def test_the_faults_that_the_sweeper_heals_are_as_many_as_it_says():
     assert len(ALL) in told("the same where only the sweeper heals")
+
+
+def test_the_reads_are_as_many_as_it_says():
+    assert len(test_reads.cases()) in told("reads and stored values")
 
 
 def test_the_deliveries_are_as_many_as_it_says():
