@@ -10,7 +10,7 @@ from shared.errors import PolicyViolation
 from shared.ledger.records import Amount, Call, Failure, Head, Step
 from shared.manifest import StepPlan
 from shared.runtime.journal import Snapshot
-from shared.runtime.protocol import Ask, Opened, Outcome, abandon, close_attempt, open_attempt
+from shared.runtime.protocol import Ask, Opened, Outcome, abandon, close_attempt, open_attempt, skip
 from shared.runtime.task import Task
 from shared.values import Value
 
@@ -86,3 +86,35 @@ def test_a_lost_attempts_call_has_not_begun_after_its_process_was_surely_dead(no
     assert (freed.ended, freed.fence, freed.open, freed.spent) == (over, 2, False, Amount(5, 0, 1))
     assert (freed.active, head.last_close) == (min(now, 10_000) - 1000, min(now, 10_000))
     assert note.data["used"] == {"usd": 5, "tokens": 0, "steps": 1}
+
+
+@pytest.mark.parametrize(
+    ("used", "overrun"),
+    [(Amount(5, 0, 1), False), (Amount(6, 0, 1), True), (Amount(5, 1, 1), True), (Amount(0, 0, 1), False)],
+)
+def test_usage_above_its_reservation_is_charged_and_recorded_as_an_overrun(used, overrun):
+    change = close_attempt(OPENED, Outcome(used=used), 1000, seen(OPENED))
+    (note,) = change.notes
+    assert (note.data.get("overrun", False), change.result.spent) == (overrun, used)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        OPENED,
+        replace(OPENED, open=False, status="retrying"),
+        replace(OPENED, open=False, status="failed"),
+        replace(OPENED, open=False, attempt=0, status="paused"),
+        replace(OPENED, open=False, status="ready", settled=True),
+    ],
+    ids=["open", "retrying", "failed", "paused", "settled"],
+)
+def test_a_step_to_which_something_has_happened_is_not_skipped(known):
+    change = skip(ask(ARGUMENTS).plan, "a", "no active edge", 1000, seen(known))
+    assert (change.result, change.records, change.notes) == (known, (), ())
+
+
+@pytest.mark.parametrize("known", [None, replace(OPENED, open=False, attempt=0, status="ready")])
+def test_a_step_to_which_nothing_has_happened_is_skipped(known):
+    before = seen(known) if known else Snapshot({"HEAD": Head()})
+    assert skip(ask(ARGUMENTS).plan, "a", "no active edge", 1000, before).result.status == "skipped"
