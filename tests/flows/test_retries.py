@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from invariants import check
 from test_other_runs import called, tool, world
@@ -74,7 +76,7 @@ def test_every_retry_of_a_run_waits_so_and_takes_a_step_of_the_budget(policy, ex
     w = world(tool("a", retry=policy), do=down)
     w.start({})
     assert [(data["delay_ms"], data["retry"]) for data in retried(w)] == [(ms, n) for n, ms in enumerate(expected, 1)]
-    passed = [after - before for before, after in zip(moments, moments[1:], strict=False)]
+    passed = [after - before for before, after in pairwise(moments)]
     assert passed == [-(-ms // 1000) * 1000 for ms in expected], "machines wait whole seconds, never less"
     assert w.records.step("a").spent.steps == len(expected) + 1
     check(w)

@@ -199,7 +199,8 @@ def test_only_a_deadline_limits_the_machine():
     assert compile_manifest(replace(manifest, deadline=3600.0)).asl["TimeoutSeconds"] == 3600
 
 
-BY_ITSELF = Retry(0, "exponential", 2.0, 60.0, True, ("timeout", "rate_limit", "transient", "invalid_output"))
+ON = ("timeout", "rate_limit", "transient", "invalid_output")
+BY_ITSELF = Retry(0, "exponential", base_delay=2.0, max_delay=60.0, jitter=True, on=ON)
 """How retries wait where a step says nothing of them."""
 
 
