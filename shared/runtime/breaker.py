@@ -110,7 +110,7 @@ class Breakers:
 
     def _lately(self, key: Key, now: int) -> Breaker:
         read, known = self._known.get(key, (0, _CLOSED))
-        return known if now - read < FRESH and known.opened_at is None and read else self._read(key)
+        return known if now - read < FRESH and known.opened_at is None else self._read(key)
 
     def _read(self, key: Key) -> Breaker:
         item = self._store.read([key]).get(key)

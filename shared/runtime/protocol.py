@@ -332,7 +332,7 @@ def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Ch
     """Record that the step is skipped, unless something has been recorded already. None = the run is ending."""
     known = seen.step(path)
     begun = known and known.attempt and known.status != "ready"
-    if known and (known.settled or known.open or begun or known.status in PARKED):
+    if known and (known.settled or begun or known.status in PARKED):
         return Change(known)
     if seen.head.ended or seen.head.unwinding or closed(seen, scope_of(path)):
         return Change(None)

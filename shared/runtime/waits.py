@@ -84,13 +84,11 @@ def _begun(seen: Snapshot, waiting: Step) -> Change[Step]:
 
 def _due(host: Host, task: Task, plan: StepPlan, seen: Snapshot, now: int) -> int:
     names = host.names(task, seen, plan)
-    if plan.spec.get("for") is not None:
-        due = now + int(_seconds(names.render(plan.spec["for"])) * 1000)
-    else:
-        due = _moment(names.render(plan.spec["until"]))
+    timed = plan.spec.get("for") is not None
+    due = now + _seconds(names.render(plan.spec["for"])) * 1000 if timed else _moment(names.render(plan.spec["until"]))
     if due > now + LONGEST:
         raise PermanentFailure(f"Wait {task.path} would last longer than {LONGEST // 86_400_000} days.")
-    return due
+    return int(due)
 
 
 def _seconds(given: Any) -> float:

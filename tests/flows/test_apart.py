@@ -9,8 +9,11 @@ from bodies import BUDGET, each, loop, output, plan, refuse, said, tool
 from machine import UNWIND
 from town import NUMBERS, Town, task_in
 
+from shared.budget import rules
+from shared.budget.rules import Refusal
 from shared.errors import Conflict
 from shared.manifest import Limits
+from shared.runtime.envelopes import find_more
 from shared.runtime.journal import Change
 from shared.runtime.parking import Order, Raise, resume_step
 from shared.values import load
@@ -69,14 +72,22 @@ def test_everything_inside_reserves_no_more_than_the_budget_and_parks_where_that
     town.check()
 
 
-def test_a_run_that_nobody_waits_for_any_more_is_not_raised_for_nothing():
+@pytest.mark.parametrize(
+    "gone",
+    [
+        lambda seen: replace(seen.step("each"), child="another"),
+        lambda seen: replace(seen.step("each"), settled=True),
+        lambda seen: replace(seen.head, ended="stopped"),
+    ],
+    ids=["another child", "settled", "ended"],
+)
+def test_a_run_that_nobody_waits_for_any_more_is_not_raised_for_nothing(gone):
     town = Town(own(each(tool("a", say="${ thing }"), over=NUMBERS), steps=13), room=10_000)
     town.start({"numbers": [*range(20)]})
     below = town.below("each")
     limit = below.records.run.limit_steps
     paused = next(step.path for step in below.records.steps() if step.status == "paused")
-    whole = replace(town.w.records.step("each"), child="another")
-    town.w.journal.transact(town.w.records, lambda _: Change(None, (whole,)))
+    town.w.journal.transact(town.w.records, lambda seen: Change(None, (gone(seen),)))
     order = Order("retry", "ops", more=Raise(steps=1))
     with pytest.raises(Conflict) as refused:
         resume_step(below.steps, task_in(below, paused.removesuffix("a")), order, UNWIND)
@@ -97,6 +108,26 @@ def test_the_active_time_of_what_is_inside_is_limited_together():
     town = Town(own(loop(body, until="loop.iteration == 3"), active_time=30.0)).start()
     below = town.below("again")
     assert (below.head.state, below.records.step("again[1]/a").reason) == ("paused", "budget_exceeded")
+    town.check()
+
+
+def test_active_time_is_not_taken_back_from_what_runs():
+    def asks(given, _):
+        while_it_runs.append((take_back(), town.below("each").records.run.limit_active))
+        return given["say"]
+
+    def take_back():
+        left = rules.active_left(town.w.head, town.w.clock.now())
+        lacking = Refusal("active_time", left + 20_000, left)
+        return find_more(town.w.steps, town.w.journal, town.w.records, lacking)
+
+    while_it_runs = []
+    step = own(each(tool("a", timeout=50.0), gate("a"), over=[1]), active_time=60.0)
+    town = Town(step, budget=replace(BUDGET, active_time=100.0), do=asks)
+    town.start()
+    assert while_it_runs == [(False, 50_000)]
+    assert town.below("each").head.open == 0
+    assert (take_back(), town.below("each").records.run.limit_active) == (True, 30_000)
     town.check()
 
 

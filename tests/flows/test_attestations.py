@@ -118,6 +118,33 @@ def test_what_stands_around_an_output_is_attested_too(field):
     assert w.records.step("b").reason == "attestation_mismatch"
 
 
+VALUE = {"digest": "d", "size": 300_000, "text": None, "blob": "TENANT/acme/blobs/d"}
+SEALED = {"path": "a", "attempt": 1, "epoch": 1, "by": "step", "route": "r", "arguments": VALUE, "output": VALUE}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"path": "b"},
+        {"attempt": 2},
+        {"epoch": 2},
+        {"by": "person"},
+        {"route": "s"},
+        {"arguments": VALUE | {"digest": "e"}},
+        {"arguments": None},
+        {"output": VALUE | {"digest": "e"}},
+        {"output": VALUE | {"blob": "TENANT/acme/blobs/e"}},
+        {"output": VALUE | {"text": "e"}},
+    ],
+    ids=str,
+)
+def test_the_seal_covers_what_an_output_is_of_and_where_it_lies(other):
+    item = NEW.sealed("pk", SEALED)
+    assert not NEW.checked("pk", item).get("forged")
+    assert NEW.checked("pk", item | other).get("forged")
+    assert NEW.checked("another run", item).get("forged")
+
+
 def test_an_output_of_another_run_is_foreign():
     other = sealed(tool("a"))
     other.start({})

@@ -6,13 +6,17 @@ from dataclasses import replace
 
 import pytest
 from invariants import check
+from machine import UNWIND
 from test_other_runs import failing, task, tool
 from test_other_runs import world as plain
 
 from shared.errors import PermanentFailure, RateLimited, ServiceHeld, TransientFailure
+from shared.ledger.records import Amount
 from shared.manifest import Retry
-from shared.runtime.breaker import FAILURES, FRESH, REST, WINDOW, Breaker, tripped
+from shared.runtime.breaker import FAILURES, FRESH, REST, WINDOW, Breaker, Breakers, tripped
+from shared.runtime.ending import request
 from shared.runtime.parking import Order, resume_step
+from shared.runtime.protocol import Ask
 
 RETRY = Retry(10, base_delay=1.0, max_delay=1.0, jitter=False, on=("transient", "rate_limit"))
 
@@ -123,6 +127,65 @@ def test_a_probe_that_is_answered_closes_it_whatever_the_answer():
     w.clock.sleep(REST / 1000)
     w.start({})
     assert tripped(w.store, "acme", w.clock.now()) == []
+
+
+def opened(w):
+    """Let five runs open the breaker, and its rest be over."""
+    for _ in range(FAILURES):
+        w.start({})
+    w.clock.sleep(REST / 1000)
+    w.tools._functions["do"] = lambda arguments, _: arguments["step"]
+
+
+def asking(w):
+    """Return what a process asks of its breakers before it calls, as step ``a`` does."""
+    job, (breaker,) = task(w, "a"), tripped(w.store, "acme", w.clock.now())
+    return Ask(job, w.unit.manifest.steps["a"], "a", Amount(), w.records.step("a").arguments, w.clock.now(),
+               call=w.records.step("a").call, service=breaker.service)  # fmt: skip
+
+
+def test_of_two_processes_that_find_it_half_open_one_probes():
+    w = world(tool("a"), do=failing("a", error=TransientFailure))
+    opened(w)
+    ask, first, other = asking(w), Breakers(w.store, w.clock), Breakers(w.store, w.clock)
+
+    def meanwhile(_):
+        w.store.before_commit = lambda _: None
+        other.check(ask)
+
+    w.store.before_commit = meanwhile
+    with pytest.raises(ServiceHeld) as held:
+        first.check(ask)
+    assert held.value.retry_after == REST / 1000
+    with pytest.raises(ServiceHeld):
+        other.check(replace(ask, now=w.clock.now() + 1))
+
+
+def test_a_process_that_was_held_hears_at_once_that_another_ones_probe_was_answered():
+    w = world(tool("a"), do=failing("a", error=TransientFailure))
+    opened(w)
+    ask, held, probe = asking(w), Breakers(w.store, w.clock), Breakers(w.store, w.clock)
+    probe.check(ask)
+    with pytest.raises(ServiceHeld):
+        held.check(ask)
+    probe.note(ask, None)
+    held.check(ask)
+
+
+def test_what_undoes_a_step_or_stands_in_for_it_passes():
+    undo = {"compensate": {"tool": "do", "with": {"step": "undo"}}}
+    steps = tool("a", risk="reversible", spec=undo), tool("b", "a", fallback="f", retry=Retry(FAILURES, jitter=False))
+    w = world(*steps, tool("f"), tool("c", "b"), do=failing("b", error=TransientFailure))
+    w.patient = True
+    run = w.start({})
+    while w.records.step("b/fallback") is None:
+        run.go()
+    (breaker,) = tripped(w.store, "acme", w.clock.now())
+    assert (breaker.state(w.clock.now()), w.records.step("b").by) == ("open", "fallback")
+    request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
+    w.unwind()
+    assert [given["step"] for _, given, _ in w.tools.calls][-2:] == ["f", "undo"]
+    assert w.records.step("a").status == "compensated"
 
 
 # the rules

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 from invariants import check
+from machine import UNWIND
 from test_other_runs import failing, gated, tool, world
 
 from shared.api.listing import dead
 from shared.errors import PermanentFailure, RateLimited
 from shared.manifest import Retry
+from shared.ports import Key
 from shared.runtime.gates import Word, decide_gate
+from shared.runtime.outbox import send
+from shared.runtime.resuming import Resume, decide_epoch
 
 
 def letters(w, workflow=None):
@@ -52,3 +56,16 @@ def test_a_persons_no_leaves_none():
     run.go()
     assert w.head.unwinding == "failed"
     assert letters(w) == []
+
+
+def test_who_resumed_a_run_and_died_leaves_its_letters_to_the_stream():
+    w = world(tool("a", on_error="fail"), do=failing("a"))
+    w.start({})
+    w.unwind()
+    assert len(letters(w)) == 1
+    w.tools._functions["do"] = lambda arguments, _: arguments["step"]
+    w.journal.transact(w.records, lambda seen: decide_epoch(w.steps, seen, Resume("ops")))
+    send(w.steps, w.store.items[Key(w.journal.pk, "HEAD")], UNWIND)
+    assert letters(w) == []
+    assert w.execution().status == "SUCCEEDED"
+    check(w)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from bodies import each, loop, manifest, output, plan, said, task, tool, world
 from invariants import check
-from machine import UNWIND, Killed, World
+from machine import LAMBDA_SECONDS, UNWIND, Killed, TimedOut, World
 from test_waits_and_children import CHILD_BUDGET, family
 
 from shared.compiler import compile_manifest
@@ -202,6 +202,24 @@ def test_the_word_on_a_fallback_in_doubt_is_given_on_its_step(rule, action):
     assert run.go().status == "SUCCEEDED"
     wanted = {"accept": ("completed", "completed"), "skip": ("skipped", "skipped")}[action]
     assert (w.records.step("a").status, w.records.step("a/fallback").status) == wanted
+    check(w)
+
+
+def test_a_fallback_is_not_given_up_while_its_process_may_be_alive():
+    w = standing_in(change("a", fallback="f"), a=[NO], f=[LOST])
+    do = w.tools._functions["do"]
+
+    def stalls(arguments, call):
+        if arguments["say"] == "f":
+            raise TimedOut
+        return do(arguments, call)
+
+    w.tools._functions["do"] = stalls
+    before = w.clock.now()
+    w.start({})
+    (lost,) = [event for event in w.journal.events() if event.type == "attempt_lost"]
+    assert (lost.path, lost.at - before >= LAMBDA_SECONDS * 1000) == ("a/fallback", True)
+    assert w.records.step("a").status == "unknown"
     check(w)
 
 

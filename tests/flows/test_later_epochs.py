@@ -18,6 +18,7 @@ from shared.errors import Conflict, TransientFailure
 from shared.manifest import Edge, Limits, Retry, StepPlan
 from shared.runtime.ending import request
 from shared.runtime.host import Published
+from shared.runtime.parking import Order, Raise, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.unwinding import cancel_waiting
 from shared.runtime.waits import Arrival, deliver
@@ -283,3 +284,22 @@ def test_what_an_earlier_epochs_parts_completed_is_undone_in_a_later_one(kind):
     assert town.w.head.ended == "failed"
     assert sorted(said(town.w)) == sorted(["bad", *(f"{undo}{n}" for n in range(1, 21) for undo in ("", "undo "))])
     town.check()
+
+
+@pytest.mark.parametrize(
+    ("own", "more", "seconds"),
+    [(Limits(steps=1), Raise(steps=2), 0), (Limits(active_time=10.0), Raise(active_time=10_000), 8)],
+)
+def test_what_a_person_has_added_to_a_steps_own_budget_stays(own, more, seconds):
+    def slow(*_):
+        w.clock.sleep(seconds)
+        raise NO
+
+    w = world(tool("a", budget=own, timeout=9.0, retry=Retry(1, on=("permanent",), jitter=False)), do=slow)
+    w.start({})
+    assert (w.records.step("a").reason, len(w.tools.calls)) == ("budget_exceeded", 1)
+    resume_step(w.steps, task(w, "a"), Order("retry", "ops", more=more), UNWIND)
+    cancelled(w)
+    mended(w)
+    assert resumed(w).status == "SUCCEEDED"
+    check(w)

@@ -53,7 +53,7 @@ class FarSide:
         return {"count": self.posted.count(arguments["key"])}
 
 
-def paid(far_side, *, risk="reversible", after=0.0, probe=True, **more):
+def paid(far_side, *, risk="reversible", after=0.0, probe=True, patient=False, **more):
     undo = {"tool": "do", "with": {"say": "undo"}} if risk == "reversible" else None
     spec = {"tool": "do", "with": {"say": "pay"}, "compensate": undo}
     spec["reconcile"] = FIND | {"conclusive_after": after} if probe else None
@@ -67,7 +67,7 @@ def paid(far_side, *, risk="reversible", after=0.0, probe=True, **more):
     limits = Limits(usd=10**9, tokens=1000, steps=20, active_time=600.0)
     made = replace(manifest(*steps), budget=limits)
     tools = FakeTools({"do": far_side.do, "find": far_side.find})
-    w = far_side.world = World(compile_manifest(made), FakeModels(lambda _: ""), tools)
+    w = far_side.world = World(compile_manifest(made), FakeModels(lambda _: ""), tools, patient=patient)
     run = w.start({})
     if gated:
         decide_gate(w.steps, w.journal, "g", Word("approved", "fatima@example.test"))
@@ -128,6 +128,27 @@ def test_a_reversible_call_that_did_not_happen_is_made_again_with_its_key():
     assert len(far_side.posted) == 1
     keys = {call.idempotency_key for name, _, call in w.tools.calls if name == "do" and call.path == "pay"}
     assert len(keys) == 1
+    check(w)
+
+
+def test_a_call_whose_process_died_long_ago_is_proved_not_to_have_happened():
+    far_side = FarSide(arrives=False, dies=True)
+    w, run = paid(far_side, after=3600.0, patient=True, retry=Retry(1))
+    w.clock.sleep(2 * 3600)
+    for _ in range(3):  # the waits for the process's end, before the retry, and before the probe of that
+        run.go()
+    assert (run.status, len(far_side.posted)) == ("SUCCEEDED", 1)
+    check(w)
+
+
+def test_each_attempt_is_asked_about_as_often_as_the_first():
+    slow = [TransientFailure("down")] * 3
+    far_side = FarSide(arrives=False, answers=[*slow, 0, *slow])
+    w, run = paid(far_side, risk="irreversible")
+    assert (run.status, w.records.step("pay").status) == ("RUNNING", "paused")
+    word(w, "retry", "pay")
+    assert run.go().status == "SUCCEEDED"
+    assert (probed(w), len(far_side.posted)) == ([False] * 7 + [True], 1)
     check(w)
 
 

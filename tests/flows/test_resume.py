@@ -297,6 +297,15 @@ def test_another_version_must_not_change_what_was_done():
     assert (w.head.ended, w.head.epoch) == ("failed", 1)
 
 
+def test_another_version_must_take_the_input_that_the_run_was_given():
+    w = failed(tool("a"), tool("b", "a", on_error="fail"), b=[NO])
+    fresh = version(tool("a"), tool("b", "a"))
+    wanting = replace(fresh.manifest, input={"type": "object", "required": ["n"]})
+    with pytest.raises(Conflict, match=r"the run's input does not fit at .*'n' is a required property"):
+        resumed(w, replace(fresh, manifest=wanting))
+    assert (w.head.ended, w.head.epoch) == ("failed", 1)
+
+
 class Versions(FixedDefinitions):
     """The world's own version, and a later one."""
 

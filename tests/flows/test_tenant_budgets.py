@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from bodies import manifest, plan, refuse, task, tool, world
 from invariants import check
 from machine import UNWIND, World
+from test_doubt import change
 
 from shared.budget.tenant import read, set_limits
 from shared.compiler import compile_manifest
-from shared.errors import StoreConflict, TenantBudgetExceeded, TransientFailure
+from shared.errors import PermanentFailure, StoreConflict, TenantBudgetExceeded, TransientFailure
 from shared.manifest import Limits, Retry
 from shared.runtime.ending import request
 from shared.runtime.parking import Order, Raise, resume_step
@@ -138,6 +141,51 @@ def test_failed_attempts_of_a_step_use_its_active_time_up():
     assert (w.records.step("a").active, w.records.step("a").attempt) == (60_000, 2)
     assert w.journal.events()[-1].data == {"reason": "budget_exceeded", "level": "step", "dimension": "active_time"}
     check(w)
+
+
+@pytest.mark.parametrize(
+    "short", [{"usd": USD // 5}, {"steps": 2}, {"active_time": 65.0}, {"usd": USD // 5, "steps": 2}]
+)
+def test_what_was_done_is_undone_whatever_is_left(short):
+    def slow(arguments, _):
+        w.clock.sleep(10)
+        if arguments["say"] == "b":
+            raise PermanentFailure("no")
+        return arguments["say"]
+
+    limits = replace(Limits(usd=USD, tokens=1000, steps=20, active_time=600.0), **short)
+    w = costly(change("a"), tool("b", "a", on_error="fail", timeout=30.0), budget=limits, do=slow)
+    w.start({})
+    w.unwind()
+    assert (w.head.ended, w.records.step("a").status) == ("failed", "compensated")
+    assert w.head.left_usd == limits.usd - 3 * USD // 10
+    check(w)
+
+
+def thinking(words, *, run=10_000, **own):
+    """Return a world whose model is sent so many words of five bytes, and may reply with a hundred tokens."""
+    spec = {"model": ["claude-haiku-4-5"], "prompt": "word " * words, "max_tokens": 100}
+    limits = Limits(usd=USD, tokens=run, steps=20, active_time=600.0)
+    w = costly(plan("a", "agent", (), spec=spec, budget=Limits(**own)), budget=limits)
+    return w, w.start({})
+
+
+@pytest.mark.parametrize("limit", [{"run": 1100}, {"tokens": 1100}], ids=["run", "step"])
+def test_a_prompt_is_counted_exactly_where_its_length_in_bytes_would_not_fit(limit):
+    w, run = thinking(1000, **limit)
+    assert (run.status, len(w.models.requests)) == ("SUCCEEDED", 1)
+    (opened,) = [event.data["hold"] for event in w.journal.events() if event.type == "step_opened"]
+    assert opened["tokens"] == 1100
+    w, _ = thinking(1001, **limit)
+    assert (w.records.step("a").reason, w.models.requests) == ("budget_exceeded", [])
+    check(w)
+
+
+def test_a_prompt_is_not_counted_where_its_length_in_bytes_fits():
+    w, run = thinking(1000)
+    assert run.status == "SUCCEEDED"
+    (opened,) = [event.data["hold"] for event in w.journal.events() if event.type == "step_opened"]
+    assert opened["tokens"] == 5100
 
 
 CHILD = Limits(usd=USD // 4, steps=5, active_time=600.0)

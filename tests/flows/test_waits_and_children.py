@@ -28,6 +28,30 @@ def test_waits_for_a_time_and_until_a_moment():
     check(w)
 
 
+DAYS = 86_400
+
+
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        ({"for": 364 * DAYS}, "completed"),
+        ({"for": 364 * DAYS + 1}, "paused"),
+        ({"for": "${ input.long }"}, "paused"),
+        ({"until": "2027-09-20T13:59:59Z"}, "completed"),
+        ({"until": "2027-09-21T14:00:00Z"}, "paused"),
+        ({"until": "9999-12-31T23:59:59Z"}, "paused"),
+    ],
+    ids=str,
+)
+def test_a_wait_lasts_less_than_a_year(spec, status):
+    w = world(plan("w8", "wait", (), spec=spec))
+    w.start({"long": 1e308})
+    step = w.records.step("w8")
+    assert step.status == status
+    assert status == "completed" or "longer than 364 days" in step.failure.message
+    check(w)
+
+
 def waiting_for(name="paid", match=None, needs=(), **more):
     event = {"name": name, "match": match, "timeout": 60.0}
     return plan("w8", "wait", needs, timeout=60.0, spec={"event": event}, **more)

@@ -199,6 +199,11 @@ def test_only_a_deadline_limits_the_machine():
     assert compile_manifest(replace(manifest, deadline=3600.0)).asl["TimeoutSeconds"] == 3600
 
 
+ON = ("timeout", "rate_limit", "transient", "invalid_output")
+BY_ITSELF = Retry(0, "exponential", base_delay=2.0, max_delay=60.0, jitter=True, on=ON)
+"""How retries wait where a step says nothing of them."""
+
+
 def test_plan_resolves_policies():
     done = compiled(
         [
@@ -217,6 +222,7 @@ def test_plan_resolves_policies():
     steps = done.manifest.steps
     retries = {name: step.retry.max_retries for name, step in steps.items()}
     assert retries == {"think": 2, "read": 2, "ask": 2, "pay": 0, "undo": 1, "guess": 2, "by_hand": 2}
+    assert {replace(step.retry, max_retries=0) for step in steps.values()} == {BY_ITSELF}
     assert (steps["ask"].on_error, steps["pay"].on_error) == ("fail", "pause")
     assert steps["pay"].approved_by == "ask"
     assert steps["read"].spec["cost"] == 7
@@ -235,6 +241,17 @@ def test_a_reversible_step_retries_at_most_once():
     )
     planned = plan(load_text(text, "w.yaml", None).workflow, {})
     assert planned.steps["a"].retry == Retry(max_retries=1, base_delay=1.0)
+
+
+def test_what_a_retry_says_is_what_runs_and_what_it_leaves_out_is_as_everywhere():
+    said = "backoff: linear, base_delay: 3s, max_delay: 9s, jitter: false, on: [timeout]"
+    text = (
+        "workflow: w\nsteps:\n  a: {type: transform, set: {v: 1}, retry: {max_retries: 5, %s}}\n"
+        "  b: {type: transform, set: {v: 1}, retry: {max_retries: 5}}\n"
+    )
+    planned = plan(load_text(text % said, "w.yaml", None).workflow, {})
+    assert planned.steps["a"].retry == Retry(5, "linear", 3.0, 9.0, jitter=False, on=("timeout",))
+    assert planned.steps["b"].retry == replace(BY_ITSELF, max_retries=5)
 
 
 def test_every_finding_is_raised_at_once():
