@@ -91,7 +91,10 @@ def _undo_again(seen: Snapshot, undoing: Step) -> Change[None]:
     known = seen.step(undoing.path)
     if known is None or (known.status, known.attempt) != (undoing.status, undoing.attempt):
         return Change(None)
-    return Change(None, (replace(known, status="retrying", retries=known.retries + 1),))
+    again = replace(known, status="retrying", retries=known.retries + 1)
+    kind = known.failure.error_class if known.failure else "transient"
+    told = {"class": kind, "delay_ms": 1000 * 2**known.attempt, "retry": again.retries}
+    return Change(None, (again,), (Note("step_retrying", known.path, known.attempt, told),))
 
 
 def _park_undo(seen: Snapshot, undoing: Step) -> Change[None]:
@@ -175,6 +178,8 @@ def cancel_waiting(seen: Snapshot, prefix: str = "") -> Change[int]:
     head = replace(seen.head, waiting=seen.head.waiting - len(gates), paused=seen.head.paused - parked)
     records = [*(_cancelled_gate(gate) for gate in gates), *(_cancelled_step(step) for step in asleep)]
     notes = [Note("step_cancelled", step.path) for step in asleep]
+    paths = {step.path for step in asleep}
+    notes += [Note("gate_cancelled", gate.path) for gate in gates if gate.path not in paths]
     for step in doubtful:
         head, unknown = protocol.park(head, step, "unknown_outcome")
         records.append(unknown)
