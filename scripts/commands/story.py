@@ -306,6 +306,7 @@ _TOLD: dict[str, Teller] = {
     "gate_reminded": _reminded,
     "gate_escalated": _escalated,
     "gate_decided": _decided,
+    "gate_cancelled": _plainly("is not asked any more"),
     **dict.fromkeys(("gate_voted", "gate_edited"), _voted),
     "budget_refused": _refused,
     "budget_would_refuse": _would_refuse,

@@ -90,7 +90,8 @@ OPERATIONS: dict[str, About] = {
         headers={"Idempotency-Key": "Repeating a request with the same key resumes nothing twice."},
     ),
     "rebuildRun": About(
-        "Recompute the run's records from its log and tell where they differ; write what the log says only if asked to",
+        "Recompute the run's records from its log and tell where they differ; write what the log says only if asked "
+        "to. What is `lost` cannot be written: the log holds no values",
         {200: "Rebuilt"},
         body="Rebuild",
     ),

@@ -185,7 +185,9 @@ def rebuild(host: ApiHost, call: Call) -> Response:
     journal = call.journal(host, _run(call))
     facts(journal)
     found = [asdict(one) for one in recompute(journal, repair=repair).differences]
-    return json_response(200, {"run": _run(call), "differences": found, "repaired": repair and bool(found)})
+    return json_response(
+        200, {"run": _run(call), "differences": found, "repaired": repair and not all(one["lost"] for one in found)}
+    )
 
 
 def _task(host: ApiHost, call: Call, path: str) -> Task:

@@ -269,7 +269,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Rebuild": _object({}, {"repair": {"type": "boolean", "default": False}}),
     "Rebuilt": _object({"run": _RUN_ID, "differences": _list(_ref("Difference")), "repaired": {"type": "boolean"}}),
-    "Difference": _object({"record": _TEXT, "field": _TEXT, "known": _ANY, "told": _ANY}),
+    "Difference": _object({"record": _TEXT, "field": _TEXT, "known": _ANY, "told": _ANY, "lost": {"type": "boolean"}}),
     "DeadLetters": _object({"dead_letters": _list(_ref("DeadLetter"))}),
     "DeadLetter": _object(_DEAD),
     "Breakers": _object({"breakers": _list(_ref("Breaker"))}),

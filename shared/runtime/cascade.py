@@ -18,6 +18,7 @@ from shared.runtime.deadletters import letters
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_at, plan_of
 from shared.runtime.journal import Change, Note, Snapshot
+from shared.runtime.notes import completed
 from shared.runtime.scopes import (
     FALLBACK,
     closed,
@@ -195,7 +196,11 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
     if _may_stand_in(case, visit.plan):
         # One that was chosen before and left nothing was interrupted: it is begun again a few times.
         again = replace(case.step, retries=case.step.retries + (case.step.action == act("fallback")))
-        return _remember(replace(case, step=again).noted(Note("step_fallback", again.path)), visit, act("fallback"))
+        return _remember(
+            replace(case, step=again).noted(Note("step_fallback", again.path, None, {"retry": again.retries})),
+            visit,
+            act("fallback"),
+        )
     return _on_error(case, visit, failure)
 
 
@@ -271,7 +276,7 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
         outcome = protocol.Outcome(output=protocol.decision_value(gate), by=EXPIRY)
         seq = case.head.seq + len(case.notes) + 1
         step = protocol.finished(case.step, outcome, visit.now, seq)
-        return _remember(replace(case, step=step).noted(Note("step_completed", step.path)), visit, act("retry"))
+        return _remember(replace(case, step=step).noted(completed(step)), visit, act("retry"))
     failure = Failure("rejected", f"Nobody decided within {visit.plan.timeout:g} s.")
     case = replace(case, step=replace(case.step, status="failed", failure=failure, ended=visit.now))
     if rule == "pause":

@@ -22,6 +22,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.maps import items_of, sinks
+from shared.runtime.notes import closing, shown
 from shared.runtime.outputs import fits, output_of
 from shared.runtime.protocol import Outcome
 from shared.runtime.rebirth import is_to_go_on, resume_child
@@ -154,7 +155,7 @@ class Birth:
             started=known.started or self.now,
             opened=self.now,
         )
-        data = {"child": child, "hold": protocol.shown(hold), **self.told()}
+        data = {"child": child, "hold": shown(hold), **self.told()}
         note = Note("child_started", task.path, waiting.attempt, data)
         notes = (*protocol.would_refuse(task.path, waiting.attempt, refusals), note)
         writes = tuple(self.new(seen.run, child, limits).writes())
@@ -291,7 +292,7 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
     whole = seen.step(range_of(path)[0]) if is_part(path) else None
     if whole and whole.failure and closed.failure:
         closed = replace(closed, status="cancelled", settled=True)  # it ended because the whole has failed
-    note = protocol.closing_note(step, closed, used, now)
+    note = closing(step, closed, used, now)
     others = (replace(whole, failure=end.failed),) if whole and end.failed and not whole.failure else ()
     return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed, *others), (note,))
 

@@ -16,6 +16,7 @@ from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.mailing import give_time, mail_approvers, people_of
+from shared.runtime.notes import completed
 from shared.runtime.parking import answered, send_word
 from shared.runtime.scopes import PAUSE, graph_at, scope_of
 from shared.runtime.secrets import rendered
@@ -293,7 +294,8 @@ def _decided_again(seen: Snapshot, gate: Gate, head: Head, parked: Step, data: M
 def _closed(head: Head, step: Step, gate: Gate, now: int) -> tuple[Step, Note]:
     if gate.status == "approved":
         outcome = protocol.Outcome(output=protocol.decision_value(gate), by="person")
-        return protocol.finished(step, outcome, now, head.seq + 2), Note("step_completed", step.path, step.attempt)
+        done = protocol.finished(step, outcome, now, head.seq + 2)
+        return done, completed(done)
     failure = Failure("rejected", f"Rejected by {gate.by}" + (f": {gate.note}" if gate.note else "."))
     data = {"error": {"class": "rejected", "message": failure.message[:500]}}
     failed = protocol.finished(step, protocol.Outcome(failure=failure), now, 0)

@@ -22,6 +22,7 @@ from shared.runtime.denials import ask_again, deny
 from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.notes import completed
 from shared.runtime.outputs import fits
 from shared.runtime.raising import fund, raised
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, is_call, scope_of
@@ -239,6 +240,7 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
+        notes = (completed(step),)
     data = order.told | ({"raised": order.more.amounts} if order.more else {})
     note = Note("step_resumed", path, None, data)
     parked = answered(seen, path, "fail" if order.action == "fail" else "retry")
@@ -290,7 +292,7 @@ def _resumed(
     seq = head.seq + 2
     if order.action == "accept":
         done = protocol.finished(step, accepted, now, seq)
-        return head, done, (Note("step_completed", step.path, step.attempt, {"by": "person"}),)
+        return head, done, (completed(done),)
     if order.action == "skip":
         skipped = replace(step, status="skipped", settled=True, ended=now, reason="by a person", settled_seq=seq)
         return head, skipped, (Note("step_skipped", step.path, None, {"reason": f"by {order.by}"}),)

@@ -17,6 +17,7 @@ from shared.redaction import redacted, redacted_text
 from shared.runtime import protocol, secrets
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
+from shared.runtime.notes import completed
 from shared.runtime.outputs import checked
 from shared.runtime.protocol import Outcome
 from shared.runtime.scopes import FALLBACK
@@ -181,8 +182,7 @@ def decide_probe(seen: Snapshot, asked: Step, told: _Told, now: int) -> Change[S
 def _found(seen: Snapshot, step: Step, outcome: Outcome, now: int, note: Note) -> Change[Step | None]:
     closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 2), reason=None)
     others = protocol.beside(closed, seen)
-    done = Note("step_completed", step.path, step.attempt, {"by": "reconcile"})
-    return Change(closed, (_unparked(seen, closed, *others), closed, *others), (note, done))
+    return Change(closed, (_unparked(seen, closed, *others), closed, *others), (note, completed(closed)))
 
 
 def _main(seen: Snapshot, step: Step) -> tuple[Step, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from shared.budget import rules
 from shared.errors import PolicyViolation
@@ -18,6 +18,7 @@ from shared.frozen import frozen
 from shared.ids import sha256
 from shared.ledger.record import lean, replace
 from shared.ledger.records import NOTHING, Amount, Call, Failure, Gate, Head, Step
+from shared.runtime import notes
 from shared.runtime.failures import exceeded, failure_of
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import COMPENSATE, FALLBACK, around, closed, is_part_of, scope_of
@@ -151,7 +152,7 @@ def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, St
 
     What the attempt used was never learned, so its whole hold stays charged.
     """
-    note = Note("attempt_lost", step.path, step.attempt, {"used": shown(step.hold), "error": error})
+    note = Note("attempt_lost", step.path, step.attempt, {"used": notes.shown(step.hold), "error": error})
     spent, active = step.spent + step.hold, active_after(step, min(now, step.until))
     freed = replace(step, open=False, fence=step.fence + 1, hold=NOTHING, spent=spent, active=active, holder=None)
     freed = replace(freed, ended=min(now, step.lease))  # its call cannot have begun later
@@ -166,13 +167,13 @@ def _unknown(head: Head, step: Step, lost: Note) -> Change[Opening]:
     return Change(Stopped("the outcome of its call is unknown"), (head, unknown), (lost, note))
 
 
-def _reserve(ask: Ask, seen: Snapshot, head: Head, step: Step, notes: tuple[Note, ...]) -> Change[Opening]:
-    interrupted = bool(notes) or step.uncertain
+def _reserve(ask: Ask, seen: Snapshot, head: Head, step: Step, before: tuple[Note, ...]) -> Change[Opening]:
+    interrupted = bool(before) or step.uncertain
     if step.arguments and step.arguments.digest != ask.arguments.digest:
         raise PolicyViolation(f"Step {ask.path}: these arguments are not those of its first attempt. Start a new run.")
     refusals = _refusals(ask, head, step, seen)
     if refusals and ask.mode != "audit":
-        return _refuse(ask, head, step, refusals[0], notes)
+        return _refuse(ask, head, step, refusals[0], before)
     opened = replace(
         step,
         status="running",
@@ -193,8 +194,8 @@ def _reserve(ask: Ask, seen: Snapshot, head: Head, step: Step, notes: tuple[Note
         opened=ask.now,
     )
     audited = would_refuse(ask.path, opened.attempt, refusals)
-    note = Note("step_opened", ask.path, opened.attempt, {"hold": shown(ask.hold), "model": ask.model})
-    return Change(Opened(opened, interrupted), (_admitted(ask, head), opened), (*notes, *audited, note))
+    told = (*before, *audited, notes.opened(opened))
+    return Change(Opened(opened, interrupted), (_admitted(ask, head), opened), told)
 
 
 def would_refuse(path: str, attempt: int, refusals: Iterable[rules.Refusal]) -> tuple[Note, ...]:
@@ -240,13 +241,13 @@ def _admitted(ask: Ask, head: Head) -> Head:
     return rules.reserve(head, ask.hold) if undoes else rules.admitted(head, ask.hold, ask.now)
 
 
-def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, notes: tuple[Note, ...]) -> Change[Opening]:
+def _refuse(ask: Ask, head: Head, step: Step, refusal: rules.Refusal, before: tuple[Note, ...]) -> Change[Opening]:
     if ask.mode == "try":
         return Change(Refused(refusal))
     failure = unopened(step, failure_of(exceeded(refusal)))
     failed = replace(step, status="failed", failure=failure, cascade=None)
     note = Note("budget_refused", ask.path, None, refusal.data())
-    return Change(Refused(refusal), (head, failed), (*notes, note))
+    return Change(Refused(refusal), (head, failed), (*before, note))
 
 
 @frozen
@@ -283,7 +284,7 @@ def close_attempt(opened: Step, outcome: Outcome, now: int, seen: Snapshot) -> C
         spent=step.spent + used,
         active=active_after(step, now),
     )
-    note = closing_note(step, closed, used, now)
+    note = notes.closing(step, closed, used, now)
     return Change(closed, (head, closed, *beside(closed, seen), *outcome.others), (note, *outcome.notes))
 
 
@@ -295,7 +296,7 @@ def settle_free(task: Task, step: Step, outcome: Outcome, now: int, seen: Snapsh
     if stopped(seen, known or step, task):
         return Change(None)
     closed = finished(replace(known or step, started=now, attempt=step.attempt + 1), outcome, now, seen.head.seq + 1)
-    return Change(closed, (closed, *beside(closed, seen)), (closing_note(step, closed, NOTHING, now),))
+    return Change(closed, (closed, *beside(closed, seen)), (notes.closing(step, closed, NOTHING, now),))
 
 
 def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Change[Step]:
@@ -308,7 +309,7 @@ def settle_entered(step: Step, outcome: Outcome, now: int, seen: Snapshot) -> Ch
     if known.settled or failed or known.status in PARKED or seen.head.ended:
         return Change(known)
     closed_ = finished(known, outcome, now, seen.head.seq + 1)
-    return Change(closed_, (closed_,), (closing_note(known, closed_, NOTHING, now),))
+    return Change(closed_, (closed_,), (notes.closing(known, closed_, NOTHING, now),))
 
 
 def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
@@ -373,22 +374,3 @@ def undone_around(path: str, seen: Snapshot) -> tuple[Step, ...]:
 def _undone(step: Step, seen: Snapshot) -> Step:
     """Return the step as undone now: in this epoch, although an earlier one may have completed it."""
     return replace(step, status="compensated", epoch=seen.head.epoch)
-
-
-def closing_note(step: Step, closed: Step, used: Amount, now: int) -> Note:
-    """Return the event that an attempt's end leaves."""
-    data: dict[str, Any] = {"used": shown(used), "duration_ms": now - (step.opened or now)}
-    if step.model:
-        data["model"] = step.model
-    if closed.route is not None:
-        data["route"] = closed.route
-    if closed.failure:
-        data["error"] = {"class": closed.failure.error_class, "message": closed.failure.message}
-    if used.usd > step.hold.usd or used.tokens > step.hold.tokens:
-        data["overrun"] = True
-    return Note(f"step_{closed.status}", step.path, closed.attempt, data)
-
-
-def shown(amount: Amount) -> dict[str, int]:
-    """Return an amount as an event shows it (nano-USD, tokens, steps)."""
-    return {"usd": amount.usd, "tokens": amount.tokens, "steps": amount.steps}

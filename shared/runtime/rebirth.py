@@ -15,6 +15,7 @@ from shared.runtime import protocol
 from shared.runtime.deadletters import redriven
 from shared.runtime.epochs import kept
 from shared.runtime.journal import Change, Journal, Note
+from shared.runtime.notes import shown
 from shared.runtime.outputs import output_of
 from shared.runtime.resuming import next_epoch, void_approvals
 from shared.runtime.runs import listed
@@ -87,7 +88,7 @@ class _Rebirth:
             return Change(waiting, (waiting,), elsewhere=self.below.writes(child, Change(None, (over, run))))
         head = _within(next_epoch(child.head), seen.head, now)
         hold = Amount(head.left_usd or 0, head.left_tokens or 0, head.left_steps or 0)
-        told = {"child": child.run.id, "epoch": head.epoch, "hold": protocol.shown(hold)}
+        told = {"child": child.run.id, "epoch": head.epoch, "hold": shown(hold)}
         note = Note("child_resumed", self.task.path, waiting.attempt, told)
         above = rules.carve(seen.head, hold, head.active_left or 0)
         writes = self._writes(seen.run, child, _limited(run, child.head, head), head)

@@ -1,40 +1,49 @@
-"""A run's records recomputed from its log and compared: HEAD, STEP and the list view in RUN are projections of it.
+"""A run's records recomputed from its log and compared: they are projections of it.
 
-Recomputed are, of a step, ``attempt open hold spent`` and its ``status`` where that is final or waits for a person; of
-the head, ``seq open paused waiting slots``, what is left of the limits, and how the run unwinds and has ended; of the
-run, its state in lists. Limits, gates, outputs and active time are facts that the log does not hold.
+Recomputed are, of a step, ``attempt open hold spent``, and as far as the log tells them ``status settled retries``, the
+key and dispatch of its call, its route, who gave its result, and its output's digest; of a gate, its decision, by whom,
+and the digest that it is bound to; of the head, ``seq epoch began open paused waiting slots``, what is left of the
+limits, and how the run unwinds and has ended; of the run, its state in lists. Limits, active time, and values
+themselves are facts that the log does not hold: of an output, it only knows whether it is still the same.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.errors import Conflict
+from shared.ids import sha256
 from shared.ledger.record import replace
 from shared.runtime.audit import counted, differences
-from shared.runtime.fold import FINAL, ToldStep, fold
+from shared.runtime.fold import ToldStep, fold
 from shared.runtime.journal import Change
 from shared.runtime.runs import listed
 from shared.runtime.unwinding import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from shared.ledger.record import Record
-    from shared.ledger.records import Event, Head, Step
-    from shared.runtime.fold import Told
+    from shared.ledger.records import Event, Gate, Head, Step
+    from shared.runtime.fold import Told, ToldGate
     from shared.runtime.journal import Journal, Snapshot
+    from shared.values import Value
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field of a record that is not what the log says; ``known`` and ``told`` are the two values."""
+    """A field of a record that is not what the log says; ``known`` and ``told`` are the two values.
+
+    ``lost`` = the log does not hold what was there: this cannot be repaired.
+    """
 
     record: str
     field: str
     known: Any
     told: Any
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +58,43 @@ def compare(seen: Snapshot, events: Sequence[Event]) -> Rebuilt:
     """Recompute a run's records from its whole log; ``seen`` holds all of them, as of the log's end."""
     told = fold(events)
     steps = [_step(step, told.steps.get(step.path, ToldStep())) for step in seen.steps()]
-    head = _head(seen.with_({step.sk: step for step in steps}), told)
+    gates = [_gate(gate, told.gates.get(gate.path)) for gate in seen.gates()]
+    head = _head(seen.with_({record.sk: record for record in (*steps, *gates)}), told)
     projected = replace(seen.run, projected=0)
     run = replace(listed(projected, head), projected=seen.run.projected)
-    now: dict[str, Record] = {**seen.records, **{step.sk: step for step in seen.steps()}}
-    pairs = [(known, right) for right in (*steps, head, run) if (known := now[right.sk]) != right]
+    present = (*seen.steps(), *seen.gates())
+    now: dict[str, Record] = {**seen.records, **{record.sk: record for record in present}}
+    pairs = [(known, right) for right in (*steps, *gates, head, run) if (known := now[right.sk]) != right]
     found = [
         Difference(right.sk, name, *map(plain, pair))
         for known, right in pairs
         for name, pair in differences(known, right).items()
     ]
-    missing = [
-        Difference(f"STEP#{path}", "record", None, one.status or "begun")
-        for path, one in told.steps.items()
-        if seen.step(path) is None
-    ]
-    return Rebuilt((*found, *missing), tuple(right for _, right in pairs))
+    return Rebuilt((*found, *_lost(seen, told)), tuple(right for _, right in pairs))
+
+
+def _lost(seen: Snapshot, told: Told) -> Iterator[Difference]:
+    """Yield what is gone or was replaced, and cannot be made from the log."""
+    for path, one in told.steps.items():
+        step = seen.step(path)
+        if step is None:
+            yield Difference(f"STEP#{path}", "record", None, one.status or "begun", lost=True)
+            continue
+        if one.call and step.call is None:
+            yield Difference(step.sk, "call", None, dict(one.call), lost=True)
+        if "output" in one.result and (given := _digest(step.output)) != one.result["output"]:
+            yield Difference(step.sk, "output", given, one.result["output"], lost=True)
+    for path, gate in told.gates.items():
+        known = seen.gate(path)
+        if known is None:
+            yield Difference(f"GATE#{path}", "record", None, gate.status or "opened", lost=True)
+        elif gate.digest != ((given := _digest(known.arguments)) or ""):
+            yield Difference(known.sk, "arguments", given, gate.digest, lost=True)
+
+
+def _digest(value: Value | None) -> str | None:
+    """Return the digest of what is there now; what lies in a blob is named by the digest of its content."""
+    return value and (value.digest if value.text is None else sha256(value.text.encode()))
 
 
 def plain(value: Any) -> Any:
@@ -76,16 +106,26 @@ def _step(step: Step, told: ToldStep) -> Step:
     # A part begins with its map's record, which nobody attempted there.
     attempt = told.attempt or step.attempt
     right = replace(step, attempt=attempt, open=told.open, hold=told.hold, spent=told.spent)
-    if told.status in FINAL and told.status != step.status:
-        return replace(right, status=told.status, settled=told.status not in {"paused", "unknown"})
-    return right
+    right = replace(right, **{name: told.result[name] for name in ("route", "by") if name in told.result})
+    if step.call and told.call:
+        right = replace(right, call=dataclasses.replace(step.call, **told.call))
+    if told.retries is not None:
+        right = replace(right, retries=told.retries)
+    if told.status is None:
+        return right
+    settled = step.settled if told.settled is None else told.settled
+    return replace(right, status=told.status, settled=settled)
+
+
+def _gate(gate: Gate, told: ToldGate | None) -> Gate:
+    if told is None or told.status is None:
+        return gate
+    return replace(gate, status=told.status, digest=told.digest, by=told.by)
 
 
 def _head(seen: Snapshot, told: Told) -> Head:
-    head = counted(seen)
-    return replace(
-        head, seq=told.seq, unwinding=told.unwinding, reason=told.reason, ended=told.ended, ended_at=told.ended_at
-    )
+    named = ("seq", "epoch", "began", "unwinding", "reason", "ended", "ended_at")
+    return replace(counted(seen), **{name: getattr(told, name) for name in named})
 
 
 def rebuild(journal: Journal, *, repair: bool = False) -> Rebuilt:

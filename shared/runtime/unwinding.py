@@ -49,8 +49,8 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
         _end(host, journal, seen)
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
-    if is_apart(step):
-        return _answer("wait", seconds=_undo_part(host, journal, seen, step, unwind_machine))
+    if step.child:
+        return _answer("wait", seconds=_undo_child(host, journal, seen, step, unwind_machine))
     return _undo(journal, seen, step)
 
 
@@ -91,7 +91,10 @@ def _undo_again(seen: Snapshot, undoing: Step) -> Change[None]:
     known = seen.step(undoing.path)
     if known is None or (known.status, known.attempt) != (undoing.status, undoing.attempt):
         return Change(None)
-    return Change(None, (replace(known, status="retrying", retries=known.retries + 1),))
+    again = replace(known, status="retrying", retries=known.retries + 1)
+    kind = known.failure.error_class if known.failure else "transient"
+    told = {"class": kind, "delay_ms": 1000 * 2**known.attempt, "retry": again.retries}
+    return Change(None, (again,), (Note("step_retrying", known.path, known.attempt, told),))
 
 
 def _park_undo(seen: Snapshot, undoing: Step) -> Change[None]:
@@ -175,6 +178,8 @@ def cancel_waiting(seen: Snapshot, prefix: str = "") -> Change[int]:
     head = replace(seen.head, waiting=seen.head.waiting - len(gates), paused=seen.head.paused - parked)
     records = [*(_cancelled_gate(gate) for gate in gates), *(_cancelled_step(step) for step in asleep)]
     notes = [Note("step_cancelled", step.path) for step in asleep]
+    paths = {step.path for step in asleep}
+    notes += [Note("gate_cancelled", gate.path) for gate in gates if gate.path not in paths]
     for step in doubtful:
         head, unknown = protocol.park(head, step, "unknown_outcome")
         records.append(unknown)
@@ -251,19 +256,20 @@ def _next_compensation(seen: Snapshot) -> Step | None:
     return max(done, key=lambda step: step.settled_seq or 0, default=None)
 
 
-def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_machine: str) -> int:
-    """Have a child that is a part of the run undo what it did; returns the seconds to wait before looking again.
+def _undo_child(host: Host, journal: Journal, seen: Snapshot, step: Step, unwind_machine: str) -> int:
+    """Have a child of the run undo what it did; returns the seconds to wait before looking again.
 
-    Its run then ends once more, as the whole does.
+    Its run then ends once more, as its parent does.
     """
-    ending, reason = seen.head.unwinding or "failed", f"the run {seen.run.id} that it is a part of ends"
-    below = Journal(host.store, host.clock, seen.run.tenant, part.child or "")
+    ending = seen.head.unwinding or "failed"
+    reason = f"the run {seen.run.id} that it is {'a part' if is_apart(step) else 'a child'} of ends"
+    below = Journal(host.store, host.clock, seen.run.tenant, step.child or "")
     known = below.read_all()
     if known.head.ended in _KEPT and any(map(_to_undo, known.steps())):
         _, known = below.transact(known, lambda again: _reopened(again, ending, reason, late=is_late(host, seen)))
     if known.head.ended:
-        undid = any(step.status == "compensated" for step in known.steps())
-        journal.transact(seen, lambda again: _undone(again, part.path, undid=undid))
+        undid = _counts(step) and any(inside.status == "compensated" for inside in known.steps())
+        journal.transact(seen, lambda again: _undone(again, step.path, undid=undid))
         return 0
     # Another name than that of an execution which has unwound it before.
     start_unwinding(host, known, unwind_machine, dead=f"{known.run.id}.{known.head.epoch}.{_UNDOING}")
@@ -271,21 +277,26 @@ def _undo_part(host: Host, journal: Journal, seen: Snapshot, part: Step, unwind_
 
 
 _UNDOING = 99
-"""Generation of the execution before that which undoes a part; nothing dies so often."""
+"""Generation of the execution before that which undoes a child; nothing dies so often."""
+
+
+def _counts(step: Step) -> bool:
+    """Tell whether a step is undone with its child: not a sub-workflow that had failed and undone itself before."""
+    return is_apart(step) or (step.status == "completed" and step.by == "step")
 
 
 def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
-    part = seen.step(path)
-    if part is None or part.undone == part.child or seen.head.ended:
+    step = seen.step(path)
+    if step is None or step.undone == step.child or seen.head.ended:
         return Change(None)
-    fresh = replace(part, undone=part.child, status="compensated" if undid else part.status)
+    fresh = replace(step, undone=step.child, status="compensated" if undid else step.status)
     if not undid:
         return Change(None, (fresh,))
     return Change(None, (fresh, *protocol.undone_around(path, seen)), (Note("step_compensated", path),))
 
 
 _KEPT = frozenset({"completed", "stopped", "timed_out"})
-"""Endings of a part that undo nothing."""
+"""Endings of a child that undo nothing."""
 
 
 def _reopened(seen: Snapshot, ending: Ending, reason: str, *, late: bool) -> Change[None]:
@@ -300,7 +311,7 @@ def _settled(step: Step | None) -> bool:
 
 
 def _to_undo(step: Step) -> bool:
-    if is_apart(step):
+    if step.child:
         return step.undone != step.child
     return step.status == "completed" and _undoable(step)
 

@@ -165,9 +165,9 @@ def checked_items() -> StepPlan:
     return bodies.each(check, post("post", "check"), over=["good", "wrong"])
 
 
-def child() -> StepPlan:
+def child(*needs: str) -> StepPlan:
     spec = {"workflow": "child", "version": None, "with": {}}
-    return bodies.plan("sub", "sub_workflow", (), spec=spec, timeout=float(YEAR))
+    return bodies.plan("sub", "sub_workflow", needs, spec=spec, timeout=float(YEAR))
 
 
 def hopeless(fallback: str) -> StepPlan:
@@ -247,7 +247,7 @@ ROUTES = {
     "map": Route(shape(checked_items()), "completed"),
     "loop": Route(shape(bodies.loop(post(), until="loop.iteration >= 2", times=3)), "completed"),
     "sub-workflow": Route(shape(child(), child=post()), "completed"),
-    "sub-workflow, failed": Route(shape(child(), wrong("sub"), child=post()), "failed"),
+    "undone sub-workflow": Route(shape(post("first"), child("first"), wrong("sub"), child=post()), "failed"),
     # The branch of the await comes first, so that it waits when the other source settles.
     "await": Route(shape(post("a"), post("b"), post("c", "b"), post("d", "a", "b")), "completed"),
     "fallback": Route(shape(hopeless("post"), templates=(post(),)), "completed"),

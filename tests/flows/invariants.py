@@ -34,9 +34,9 @@ def check_run(world: World | Member) -> None:
         assert head.open == head.paused == head.waiting == 0
         assert not [step.path for step in steps if step.open or step.hold != Amount() or _unresolved(step)]
         assert events[-1].type == f"run_{head.ended}"
-        # What a completed part did may be undone later, when the whole fails: it then ends once more.
+        # What a completed child did may be undone later, when its parent fails: it then ends once more.
         since = [event.type for event in events if event.seq >= head.began]
-        assert sum(kind in ENDINGS for kind in since) in ({1, 2} if seen.run.part else {1})
+        assert sum(kind in ENDINGS for kind in since) in ({1, 2} if seen.run.parent else {1})
 
 
 def check_tenant(world: World) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
 from invariants import check
 from machine import UNWIND
-from test_other_runs import gated, tool, world
+from test_other_runs import failing, gated, task, tool, world
 
-from shared.errors import Conflict
+from shared.errors import Conflict, TransientFailure
+from shared.ids import sha256
 from shared.ledger.records import Amount
+from shared.manifest import Retry, StepPlan
 from shared.ports import Key
 from shared.runtime.ending import request
+from shared.runtime.fold import fold
+from shared.runtime.gates import Word, decide_gate
 from shared.runtime.journal import Change, Note
 from shared.runtime.mending import mend
-from shared.runtime.rebuild import rebuild
+from shared.runtime.parking import Order, resume_step
+from shared.runtime.rebuild import compare, rebuild
 from shared.runtime.runs import StartRequest, start_run
 from shared.testing import FrozenClock
+from shared.values import Value
 
 
 def finished():
@@ -116,3 +123,136 @@ def test_a_run_that_moves_meanwhile_is_not_repaired():
     w.store.before_commit = lambda _: None
     rebuild(w.journal, repair=True)
     check(w)
+
+
+# --- what a step came to, its call, gates, the epoch ------------------------------------------------------------------
+
+
+def chosen():
+    """A run with a router, a step that was tried twice, and one that failed under ``continue``."""
+    failures = iter([TransientFailure("no"), None])
+
+    def do(arguments, _):
+        if arguments["step"] == "c" or (arguments["step"] == "a" and next(failures)):
+            raise TransientFailure("no")
+        return arguments["step"]
+
+    routes = [{"to": "a", "description": "agree"}, {"to": "b", "description": "disagree"}]
+    spec = {"strategy": "llm", "model": ["claude-haiku-4-5"], "prompt": "?", "routes": routes, "default": "b"}
+    router = StepPlan("r", "router", (), spec=spec)
+    last = tool("c", on_error="continue", retry=Retry(0))
+    w = world(router, tool("a", "r", retry=Retry(1)), tool("b", "r"), last, do=do)
+    w.models._answer = lambda _: "a"
+    assert w.start({}).status == "SUCCEEDED"
+    check(w)
+    return w
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "known", "right"),
+    [
+        ("r", "route", "b", "a"),
+        ("r", "by", "person", "step"),
+        ("a", "retries", 0, 1),
+        ("a", "retries", 2, 1),
+        ("a", "settled", False, True),
+        ("c", "status", "running", "failed"),
+        ("c", "settled", False, True),
+        ("b", "status", "ready", "skipped"),
+    ],
+)
+def test_where_a_step_stands_and_what_it_came_to_follow_from_the_log(path, field, known, right):
+    w = chosen()
+    good = w.records.step(path)
+    spoil(w, replace(good, **{field: known}))
+    assert told(rebuild(w.journal))[f"STEP#{path}", field] == (known, right)
+    rebuild(w.journal, repair=True)
+    assert replace(w.records.step(path), rev=good.rev) == good
+    check(w)
+
+
+@pytest.mark.parametrize("output", [None, Value("0" * 64, 2, text="{}"), "tampered"])
+def test_an_output_that_is_gone_or_was_replaced_is_told_and_not_repaired(output):
+    w = finished()
+    good = w.records.step("a").output
+    fake = dataclasses.replace(good, text="{}") if output == "tampered" else output
+    spoil(w, replace(w.records.step("a"), output=fake))
+    found = rebuild(w.journal, repair=True)
+    assert told(found)["STEP#a", "output"] == (fake and sha256(b"{}"), good.digest)
+    assert [one.field for one in found.differences if one.lost] == ["output"]
+    assert told(rebuild(w.journal)) == told(found)
+
+
+@pytest.mark.parametrize(("field", "known"), [("key", "f" * 64), ("dispatch", 2)])
+def test_a_calls_key_and_dispatch_are_those_with_which_it_was_opened(field, known):
+    w = finished()
+    good = w.records.step("a")
+    spoil(w, replace(good, call=dataclasses.replace(good.call, **{field: known})))
+    ((record, name), (is_, right)) = next(iter(told(rebuild(w.journal, repair=True)).items()))
+    assert (record, name, is_[field], right[field]) == ("STEP#a", "call", known, getattr(good.call, field))
+    assert w.records.step("a").call == good.call
+    spoil(w, replace(w.records.step("a"), call=None))
+    assert told(rebuild(w.journal))["STEP#a", "call"][1] == {"key": good.call.key, "dispatch": 1}
+
+
+@pytest.mark.parametrize("word", ["approved", "rejected"])
+def test_a_gate_is_what_was_decided_by_whom_about_what(word):
+    w = gated()
+    run = w.start({})
+    decide_gate(w.steps, w.journal, "g", Word(word, "fatima@example.test"))
+    run.go()
+    check(w)
+    good, other = w.records.gate("g"), {"approved": "rejected", "rejected": "approved"}[word]
+    spoil(w, replace(good, status=other, by="mallory@example.test", digest="0" * 64))
+    found = told(rebuild(w.journal, repair=True))
+    assert found["GATE#g", "status"] == (other, word)
+    assert found["GATE#g", "by"] == ("mallory@example.test", "fatima@example.test")
+    assert found["GATE#g", "digest"] == ("0" * 64, good.digest)
+    assert replace(w.records.gate("g"), rev=good.rev) == good
+    fake = Value("0" * 64, 2, text="{}")
+    spoil(w, replace(w.records.gate("g"), arguments=fake))
+    assert told(rebuild(w.journal))["GATE#g", "arguments"] == (sha256(b"{}"), good.digest)
+
+
+def test_a_gate_that_a_cancel_has_closed_stays_closed():
+    w = gated()
+    w.start({})
+    request(w.steps, w.journal, "cancelled", "for a test", UNWIND)
+    w.unwind()
+    check(w)
+    spoil(w, replace(w.records.gate("g"), status="approved"))
+    assert told(rebuild(w.journal))["GATE#g", "status"] == ("approved", "cancelled")
+
+
+def test_a_result_that_a_person_gave_is_compared_like_any_other():
+    w = world(tool("a"), tool("b", "a"), do=failing("a"))
+    run = w.start({})
+    resume_step(w.steps, task(w, "a"), Order("accept", "ops", result="as seen"), UNWIND)
+    run.go()
+    good = w.records.step("a")
+    spoil(w, replace(good, by="step", output=None))
+    found = told(rebuild(w.journal))
+    assert found["STEP#a", "by"] == ("step", "person")
+    assert found["STEP#a", "output"] == (None, good.output.digest)
+
+
+def test_the_epoch_is_that_of_the_last_resumption():
+    w = finished()
+    good = w.head
+    spoil(w, replace(good, epoch=2, began=4))
+    found = told(rebuild(w.journal, repair=True))
+    assert (found["HEAD", "epoch"], found["HEAD", "began"]) == ((2, 1), (4, 1))
+    assert replace(w.head, rev=good.rev) == good
+
+
+_NEW = {"output", "by", "key", "dispatch", "retry"}
+
+
+@pytest.mark.parametrize("make", [finished, chosen])
+def test_a_log_of_an_earlier_release_says_less_and_is_no_difference(make):
+    w = make()
+    seen, events = w.records, w.journal.events()
+    before = [replace(one, data={name: of for name, of in one.data.items() if name not in _NEW}) for one in events]
+    steps = fold(before).steps
+    assert not any(step.call or "output" in step.result for step in steps.values())
+    assert not [one for one in compare(seen, before).differences if one.record != "RUN"]

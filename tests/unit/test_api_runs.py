@@ -355,7 +355,7 @@ def test_an_admin_compares_a_run_with_its_log():
     journal = world.journal()
     journal.transact(journal.read([]), lambda seen: Change(None, (replace(seen.head, waiting=3),)))
     (found,) = data(ask(world, "POST", path, {}))["differences"]
-    assert found == {"record": "HEAD", "field": "waiting", "known": 3, "told": 1}
+    assert found == {"record": "HEAD", "field": "waiting", "known": 3, "told": 1, "lost": False}
     assert data(ask(world, "POST", path, {"repair": True}))["repaired"] is True
     assert data(ask(world, "POST", path))["differences"] == []
     assert problem(ask(world, "POST", path, {"repair": 1})) == (400, "invalid_field")

@@ -23,7 +23,7 @@ steps:
   again: {type: loop, steps: {inner: {type: map, steps: {a: {type: tool}}}}}
 """
 BY_STATUS = {
-    "step_": ("completed", "failed", "timed_out"),  # protocol.closing_note: how an attempt can close
+    "step_": ("completed", "failed", "timed_out"),  # notes.closing: how an attempt can close
     "run_": ("completed", "failed", "cancelled", "timed_out", "stopped"),
 }
 

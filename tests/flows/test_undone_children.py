@@ -1,0 +1,141 @@
+"""What a sub-workflow did is undone when its parent fails or is cancelled later, in its place among the other steps."""
+
+from __future__ import annotations
+
+import pytest
+from bodies import manifest, plan, refuse, said, tool, world
+from invariants import check
+from machine import UNWIND, Execution, World
+
+from shared.compiler import compile_manifest, unwind_machine
+from shared.manifest import Edge, Limits
+from shared.runtime.ending import request
+from shared.runtime.resuming import Resume, resume_run
+from shared.runtime.runs import StartRequest, start_run
+from shared.testing import FixedDefinitions
+
+ROOMS = (("child", "grandchild"), (Limits(usd=10**6, steps=20), Limits(usd=10**6, steps=9)))
+
+
+def undoable(name, *needs, **more):
+    undo = {"tool": "do", "with": {"say": f"undo {name}"}}
+    made = tool(name, *needs, risk="reversible", **more)
+    made.spec["compensate"] = undo
+    return made
+
+
+def sub(workflow, *needs, **more):
+    spec = {"workflow": workflow, "version": None, "with": {}}
+    return plan("sub", "sub_workflow", tuple(map(Edge, needs)), spec=spec, **more)
+
+
+class Kin:
+    """A run with its child and grandchild, each of a workflow of its own; all go on when somebody waits."""
+
+    def __init__(self, top, *below, do=None):
+        self.w = world(*top, do=do)
+        made = [manifest(*plans, name=name, budget=room) for name, room, plans in zip(*ROOMS, below, strict=False)]
+        self.units = {"w": self.w.unit} | {one.workflow: compile_manifest(one) for one in made}
+        self.w.define(FixedDefinitions(*(unit.manifest for unit in self.units.values())))
+        self.running = {}
+        self.slept, self.w.clock.sleep = self.w.clock.sleep, self._sleep
+
+    def start(self):
+        asked = StartRequest("acme", "alex@example.test", "api", {})
+        self.w.run, _ = start_run(self.w.steps, self.w.steps.definitions.published("w"), asked)
+        return self.go()
+
+    def go(self):
+        seen = -1
+        while seen != (seen := len(self.w.engine.answers) + len(self.w.engine.executions)):
+            for name in list(self.w.engine.executions):
+                if name not in self.running:
+                    self.running[name] = None
+                    self.running[name] = self._execution(name)
+                elif self.running[name] and self.running[name].status == "RUNNING":
+                    self.running[name].go()
+        return self
+
+    def _execution(self, name):
+        given = self.w.engine.executions[name]
+        seen = self.of(given["run"]["id"], given["run"]["workflow"])
+        machine = unwind_machine() if name[0] == UNWIND else seen.unit.asl
+        return Execution(seen, machine, given)
+
+    def _sleep(self, seconds):
+        self.slept(seconds)
+        self.go()
+
+    def of(self, run, workflow):
+        w = self.w
+        seen = World(
+            self.units[workflow], w.models, w.tools, w.store, w.blobs, w.clock, w.engine, w.mail, run=run, _ids=w._ids
+        )
+        return seen.define(w.steps.definitions)
+
+    def child(self):
+        return self.of(self.w.records.step("sub").child, "child")
+
+    def check(self):
+        for key, item in list(self.w.store.items.items()):
+            if key.sk == "RUN":
+                check(self.of(item["id"], item["workflow"]))
+
+
+@pytest.mark.parametrize("ending", ["failed", "cancelled"])
+def test_a_completed_child_is_undone_in_its_place_in_the_reverse_order(ending):
+    last = tool("bad", "b", on_error="fail" if ending == "failed" else "pause")
+    top = (undoable("a"), sub("child", "a"), undoable("b", "sub"), last)
+    kin = Kin(top, (undoable("c"), undoable("d", "c")), do=refuse("bad")).start()
+    if ending == "cancelled":
+        assert kin.child().head.state == "completed"
+        request(kin.w.steps, kin.w.journal, "cancelled", "by ops", UNWIND)
+        kin.go()
+    assert said(kin.w) == ["a", "c", "d", "b", "bad", "undo b", "undo d", "undo c", "undo a"]
+    assert (kin.w.head.state, kin.child().head.state) == (ending, ending)
+    assert kin.w.records.step("sub").status == "compensated"
+    kin.check()
+
+
+def test_the_child_of_a_child_is_undone_with_it():
+    top = (sub("child"), tool("bad", "sub", on_error="fail"))
+    kin = Kin(top, (undoable("c"), sub("grandchild", "c")), (undoable("g"),), do=refuse("bad")).start()
+    assert said(kin.w) == ["c", "g", "bad", "undo g", "undo c"]
+    kin.check()
+
+
+def test_a_child_that_did_nothing_to_undo_stays_completed():
+    kin = Kin((sub("child"), tool("bad", "sub", on_error="fail")), (tool("c"),), do=refuse("bad")).start()
+    assert (kin.w.head.state, kin.child().head.state) == ("failed", "completed")
+    assert kin.w.records.step("sub").status == "completed"
+    kin.check()
+
+
+def test_a_child_that_had_failed_was_undone_then_and_is_not_once_more():
+    top = (sub("child", on_error="continue"), tool("bad", Edge("sub", optional=True), on_error="fail"))
+    below = (undoable("c"), tool("wrong", "c", on_error="fail"))
+    kin = Kin(top, below, do=refuse("bad", "wrong")).start()
+    assert said(kin.w) == ["c", "wrong", "undo c", "bad"]
+    assert kin.w.records.step("sub").status == "failed"
+    kin.check()
+
+
+def test_a_stopped_run_leaves_what_its_child_did():
+    kin = Kin((sub("child"), tool("bad", "sub")), (undoable("c"),), do=refuse("bad")).start()
+    request(kin.w.steps, kin.w.journal, "stopped", "its execution died", UNWIND)
+    kin.go()
+    assert said(kin.w) == ["c", "bad"]
+    assert kin.child().head.state == "completed"
+    kin.check()
+
+
+def test_an_undone_child_runs_again_when_its_parent_is_resumed():
+    kin = Kin((sub("child"), tool("bad", "sub", on_error="fail")), (undoable("c"),), do=refuse("bad")).start()
+    kin.w.tools._functions["do"] = refuse()
+    resume_run(kin.w.steps, kin.w.journal, Resume("ops"))
+    kin.go()
+    assert said(kin.w) == ["c", "bad", "undo c", "c", "bad"]
+    assert (kin.w.head.state, kin.child().head.state) == ("completed", "completed")
+    first, again = [call.idempotency_key for _, given, call in kin.w.tools.calls if given["say"] == "c"]
+    assert first != again
+    kin.check()
