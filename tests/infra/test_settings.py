@@ -193,7 +193,5 @@ def test_two_workflows_that_would_be_one_machine_are_refused_with_both_names(tmp
     for name in ("pay-out", "pay_out"):
         text = f"workflow: {name}\nbudget: {{usd: 1}}\nsteps:\n  a: {{type: transform, set: {{x: 1}}}}\n"
         (tmp_path / f"{name}.yaml").write_text(text)
-    with pytest.raises(
-        ValueError, match=r"pay-out and pay_out: both would be the machine PayOut\. Rename one"
-    ):
+    with pytest.raises(ValueError, match=r"pay-out and pay_out: both would be the machine PayOut\. Rename one"):
         compile_all(tmp_path)
