@@ -8,6 +8,7 @@ from uuid import uuid4
 import typer
 
 from scripts.commands import show
+from scripts.commands.advice import stuck
 from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
 from scripts.commands.follow import FAST, TERMINAL, follow, story_of, stream
@@ -15,6 +16,7 @@ from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
 from scripts.commands.inputs import read_input, read_value
 from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
+from scripts.commands.raises import milliseconds
 from scripts.commands.rebuild import rebuild
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
 
@@ -335,9 +337,11 @@ def resume(  # noqa: PLR0913 - options
 
 
 def _is_over(api: Api, run: str) -> bool:
-    """Tell whether a run has ended; one that is just ending is waited for."""
+    """Tell whether a run has ended; one that is just ending is waited for, unless it waits for a word itself."""
     end = time.monotonic() + ENDING_PATIENCE
     while (found := api.get(f"/v1/runs/{segment(run)}")).get("unwinding") and time.monotonic() < end:
+        if found["state"] == "paused" and stuck(found):
+            break
         time.sleep(FAST)
     return found["state"] in TERMINAL
 
@@ -350,12 +354,10 @@ def resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> N
 
 
 def _milliseconds(text: str) -> int:
-    from shared.definition.units import seconds  # noqa: PLC0415 - rarely needed
-
     try:
-        return int(seconds(text) * 1000)
+        return milliseconds(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r}: {error}", param_hint="--raise-active-time") from None
+        raise typer.BadParameter(str(error), param_hint="--raise-active-time") from None
 
 
 def _go_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:
@@ -380,8 +382,7 @@ def _drive(api: Api, run: str, *, as_json: bool) -> None:
 
 
 def _paused(api: Api, run: str) -> list[str]:
-    steps = api.get(f"/v1/runs/{segment(run)}")["steps"]
-    return [str(step["path"]) for step in steps if step["status"] in {"paused", "unknown"}]
+    return [str(step["path"]) for step in stuck(api.get(f"/v1/runs/{segment(run)}"))]
 
 
 def _only_paused(api: Api, run: str) -> str:

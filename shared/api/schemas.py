@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from shared.ledger.records import BudgetMode, RunState, StepStatus
 from shared.runtime.mending import What
+from shared.runtime.words import Resumption
 
 Schema = dict[str, Any]
 
@@ -104,6 +105,8 @@ _STEP = {
     "duration_ms": _or_null(_WHOLE),
     "error": _or_null(_object({"class": _TEXT, "message": _TEXT})),
     "reason": _or_null(_TEXT),
+    "actions": {**_list({"enum": list(get_args(Resumption))}), "description": "What a person may say of it now."},
+    "given_up": {"type": ["string", "null"], "description": "Who gave up finding out what became of its call."},
     "by": _or_null(_TEXT),
     "child": {"type": ["string", "null"], "description": "The run of a sub-workflow, or of a part."},
     "output": _ANY,
@@ -260,7 +263,7 @@ SCHEMAS: dict[str, Schema] = {
         {},
         {
             "step": _TEXT,
-            "action": {"enum": ["retry", "skip", "accept", "did_not_happen", "fail"]},
+            "action": {"enum": list(get_args(Resumption))},
             "result": _ANY,
             "raise": _object({}, _MORE),
             "version": {"oneOf": [{"type": "integer", "minimum": 1}, {"const": "latest"}]},

@@ -160,6 +160,8 @@ class Step(Record):
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``active`` (ms) is what its attempts have taken; ``raised`` and ``raised_active`` (ms) are what a person has added
     to its own budget.
+    ``given_up`` is who has given up finding out what became of its call: settled as unknown, and asked again when the
+    run is resumed.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
@@ -215,6 +217,7 @@ class Step(Record):
     tool: str | None = None
     probes: int = 0
     probed: int | None = None
+    given_up: str | None = None
     cascade: str | None = None
     action: dict[str, Any] | None = None
     forged: bool = False

@@ -13,7 +13,7 @@ from shared.ledger.records import Dead, dead_letters
 from shared.ports import Key, Write
 
 if TYPE_CHECKING:
-    from shared.ledger.records import Failure, Step
+    from shared.ledger.records import Failure, Run, Step
     from shared.ports import Store
     from shared.runtime.task import Task
 
@@ -34,6 +34,21 @@ def letters(step: Step, task: Task, failure: Failure, on_error: str, now: int) -
         tenant_pending=dead_letters(task.tenant),
     )
     return (letter,)
+
+
+def letter_of(run: Run, step: Step, now: int) -> Dead:
+    """Return the dead letter of a step whose call nobody will find out about any more; it says so. ``now`` in ms."""
+    return Dead(
+        path=step.path,
+        workflow=run.workflow,
+        error_class="unknown_outcome",
+        message=step.reason or "",
+        attempts=step.attempt,
+        on_error="fail",
+        opened=now,
+        key=step.call.key if step.call else None,
+        tenant_pending=dead_letters(run.tenant),
+    )
 
 
 def redriven(store: Store, pk: str) -> None:

@@ -27,13 +27,14 @@ _COUNTED = ("usd", "tokens", "steps")
 
 @dataclass(frozen=True, slots=True)
 class ToldStep:
-    """What the log says of one step; ``status`` None = on its way."""
+    """What the log says of one step; ``status`` None = on its way. ``given_up`` = it stays unknown: nobody is asked."""
 
     attempt: int = 0
     open: bool = False
     hold: Amount = field(default_factory=Amount)
     spent: Amount = field(default_factory=Amount)
     status: StepStatus | None = None
+    given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def _renewed(path: str, step: ToldStep) -> ToldStep:
     undoing = path.endswith(COMPENSATE)
     if step.status == "completed" and not undoing and not is_part(path):
         return step
-    return replace(step, status=None, attempt=0 if undoing else step.attempt)
+    return replace(step, status=None, attempt=0 if undoing else step.attempt, given_up=False)
 
 
 def _step(step: ToldStep, event: Event) -> ToldStep:
@@ -138,6 +139,10 @@ def _probed(step: ToldStep, data: Mapping[str, Any]) -> ToldStep:
     return replace(step, status=None) if data["conclusive"] else step
 
 
+def _given_up(step: ToldStep, _: Mapping[str, Any]) -> ToldStep:
+    return replace(step, status="unknown", given_up=True)
+
+
 def _is(status: StepStatus | None) -> Callable[[ToldStep, Mapping[str, Any]], ToldStep]:
     return lambda step, _: replace(step, status=status)
 
@@ -148,6 +153,7 @@ _CHANGES: dict[str, Callable[[ToldStep, Mapping[str, Any]], ToldStep]] = {
     "child_resumed": _begun,
     "child_raised": _raised,
     "call_probed": _probed,
+    "call_given_up": _given_up,
     "step_paused": _paused,
     "step_unknown": _is("unknown"),
     "step_completed": _is("completed"),

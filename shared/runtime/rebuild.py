@@ -15,6 +15,7 @@ from shared.ledger.record import replace
 from shared.runtime.audit import counted, differences
 from shared.runtime.fold import FINAL, ToldStep, fold
 from shared.runtime.journal import Change
+from shared.runtime.protocol import PARKED
 from shared.runtime.runs import listed
 from shared.runtime.unwinding import BATCH
 
@@ -77,7 +78,7 @@ def _step(step: Step, told: ToldStep) -> Step:
     attempt = told.attempt or step.attempt
     right = replace(step, attempt=attempt, open=told.open, hold=told.hold, spent=told.spent)
     if told.status in FINAL and told.status != step.status:
-        return replace(right, status=told.status, settled=told.status not in {"paused", "unknown"})
+        return replace(right, status=told.status, settled=told.given_up or told.status not in PARKED)
     return right
 
 

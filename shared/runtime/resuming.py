@@ -156,7 +156,8 @@ def _approved(gate: Gate) -> str:
 def _is_void(step: Record | None, *, another: bool) -> bool:
     if not isinstance(step, Step):
         return another
-    return not kept(step) and (another or step.call is not None)
+    called = step.call is not None and step.given_up is None  # one that was given up is not made anew
+    return not kept(step) and (another or called)
 
 
 def _make_void(seen: Snapshot, *, another: bool) -> Change[None]:
@@ -192,7 +193,7 @@ def differences(old: Manifest, new: Manifest, seen: Snapshot) -> Iterator[str]:
     for step in sorted(seen.steps(), key=lambda one: one.path):
         if step.path.endswith(COMPENSATE) or step.type in {"item", "part"}:
             continue
-        if kept(step) or _is_bound(step, seen):
+        if kept(step) or step.given_up or _is_bound(step, seen):
             tool = step.tool or ""
             yield from _changes(step.path, plan_of(old, step.path, tool), _found(new, step.path, tool))
 

@@ -15,6 +15,7 @@ from shared.budget.rules import NANO, active_left
 from shared.ledger.records import UNDOING, Amount, Step
 from shared.runtime import tiers
 from shared.runtime.votes import votes_of
+from shared.runtime.words import possible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -166,11 +167,11 @@ def summary(run: Run) -> View:
 
 
 def _reason(head: Head, steps: Iterable[Step]) -> str | None:
-    """Return why the run ended early or is paused: its own reason, else that of the first step that waits."""
-    if head.reason or head.state != "paused":
+    """Return why the run is paused, by the first step that waits for a person; else why it ends or ended early."""
+    if head.state != "paused":
         return head.reason
     stuck = (step for step in steps if step.status in {"paused", "unknown"} and not step.settled)
-    return next((step.reason for step in sorted(stuck, key=lambda step: step.path)), None)
+    return next((step.reason for step in sorted(stuck, key=lambda step: step.path)), head.reason)
 
 
 def _by_time(gates: Iterable[Gate]) -> list[Gate]:
@@ -216,6 +217,8 @@ def step_view(step: Step, seen: Seen) -> View:
         "duration_ms": _duration(step, seen.now),
         "error": {"class": failure.error_class, "message": failure.message} if failure else None,
         "reason": step.reason,
+        "actions": list(possible(seen.snapshot, step)),
+        "given_up": step.given_up if step.settled else None,
         "by": step.by,
         "child": step.child,
         **_value("output", step.output, seen.load),
