@@ -7,7 +7,7 @@ import typer
 from scripts.commands import show
 from scripts.commands.local_runs import InProcessOption
 from scripts.commands.output import COMMAND, JsonOption, age, console, print_json, table
-from scripts.commands.runs import RunArgument, resume_ended
+from scripts.commands.resume import RunArgument, resume_ended
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
 
 letters = typer.Typer(help="Steps that have finally failed.", no_args_is_help=True)
@@ -66,4 +66,4 @@ def redrive(
     What was completed stays and is not paid again. While the run goes on, it is resumed step by step instead.
     """
     api = target(url, token, in_process=in_process, about=run)
-    resume_ended(api, run_id(api, run), None, as_json=as_json)
+    resume_ended(api, run_id(api, run), {}, as_json=as_json)

@@ -268,7 +268,8 @@ SCHEMAS: dict[str, Schema] = {
             "raise": _object({}, _MORE),
             "version": {"oneOf": [{"type": "integer", "minimum": 1}, {"const": "latest"}]},
         },
-        description="With `step` and `action`: a word on a paused step. Without: a run that ended early goes on.",
+        description="With `step` and `action`: a word on a paused step. Without: a run that ended early goes on. Both "
+        "with more of its limits, if `raise` says so.",
     ),
     "Rebuild": _object({}, {"repair": {"type": "boolean", "default": False}}),
     "Rebuilt": _object({"run": _RUN_ID, "differences": _list(_ref("Difference")), "repaired": {"type": "boolean"}}),

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
-from shared.budget.rules import NANO
 from shared.errors import Conflict, InvalidRequest
 from shared.ids import key_digest
 from shared.ledger.records import Head, Park, Record, Run, Step
@@ -24,16 +23,13 @@ from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.outputs import fits
-from shared.runtime.raising import fund, raised
+from shared.runtime.raising import Raise, fund, raised
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, is_call, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
 from shared.runtime.words import Resumption, given_up, parked
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from shared.budget.shards import Amounts
     from shared.manifest import StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
@@ -86,22 +82,6 @@ def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
     if step is None or (step.status in protocol.PARKED and not step.settled) or step.reason == protocol.NEEDS_APPROVAL:
         return None
     return act("recheck" if step.status == "failed" else "retry")
-
-
-@dataclass(frozen=True, slots=True)
-class Raise:
-    """How much a person adds to the run's limits, and to the step's own; ``active_time`` in milliseconds."""
-
-    usd: Decimal | None = None
-    tokens: int = 0
-    steps: int = 0
-    active_time: int = 0
-
-    @property
-    def amounts(self) -> Amounts:
-        """What is added, by dimension, in whole units."""
-        usd = int((self.usd or 0) * NANO)
-        return {"usd": usd, "tokens": self.tokens, "steps": self.steps, "active_time": self.active_time}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import getpass
 
 import pytest
 from shell import Shell
+from test_prompt import LIMITED, WORK
 
 ME = f"{getpass.getuser()}@localhost"
 FILE = """workflow: four_eyes
@@ -85,3 +86,18 @@ def test_the_same_command_in_another_shell_says_whose_run_it_starts_beside(tmp_p
         assert "beside it" not in shell.words("run", str(file), "--new", "--until-human")
     finally:
         first.kill()
+
+
+def test_a_run_that_has_ended_is_resumed_with_more_of_its_limits_and_no_action_is_swallowed(tmp_path):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "work.py").write_text(WORK)
+    file = tmp_path / "ask.yaml"
+    file.write_text(LIMITED)
+    shell = Shell(tmp_path)
+    run = shell("run", str(file), "--until-human")[-1]["run"]
+    shell("runs", "cancel", run, code=1)
+    error = shell("runs", "resume", run, "--action", "fail", code=1)["error"]
+    assert (error["code"], "Without --action it is resumed" in error["remedy"]) == ("no_paused_step", True)
+    assert shell.run(run)["epoch"] == 1
+    assert shell("runs", "resume", run, "--raise-steps", "5")[-1]["state"] == "completed"
+    assert shell.run(run)["limits"]["steps"] == 6

@@ -321,8 +321,11 @@ def test_a_run_that_ended_early_goes_on():
     journal, path = world.journal(), f"/v1/runs/{world.run}/resume"
     assert problem(ask(world, "POST", path)) == (409, "not_ended")
     journal.transact(journal.read_all(), lambda seen: Change(None, (replace(seen.head, ended="stopped", waiting=0),)))
-    assert data(ask(world, "POST", path, {"version": "latest"}))["state"] == "running"
+    refused = ask(world, "POST", path, {"action": "fail"})
+    assert "A run that has ended has none: it is resumed without this field." in refused.body
+    assert data(ask(world, "POST", path, {"version": "latest", "raise": {"steps": 5}}))["state"] == "running"
     shown = data(ask(world, "GET", f"/v1/runs/{world.run}"))
+    assert shown["limits"]["steps"] == 25
     assert (shown["epoch"], shown["steps"][0]["status"]) == (2, "completed")
     assert problem(ask(world, "POST", path)) == (409, "not_ended")
 
