@@ -5,12 +5,14 @@ from typing import Any
 
 BY_CODE = {
     "already_decided": "`signalbox approvals show APPROVAL` shows who decided it and when.",
+    "completed": "`signalbox dead-letters dismiss RUN` takes its dead letters off the list, if it has any.",
     "digest_mismatch": "`signalbox approvals show APPROVAL` shows what would run now.",
     "expired": "`signalbox runs show RUN` shows what has become of the run.",
     "idempotency_mismatch": "Another request needs another --idempotency-key.",
     "initiator": "Somebody else whom it is asked of decides it, with a token or a link of their own.",
     "invalid_changes": "`signalbox approvals show APPROVAL --json` says under `edit` what may be changed.",
     "invalid_id": "`signalbox runs list` shows the ids of runs, `signalbox approvals list` those of approvals.",
+    "no_dead_letter": "`signalbox dead-letters list` shows what is on it.",
     "not_paused": "`signalbox runs show RUN` shows how its steps stand.",
     "not_possible": "`signalbox runs show RUN` shows how its steps stand.",
     "run_ended": "`signalbox runs show RUN` shows how it ended, or what it waits for.",

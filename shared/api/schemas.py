@@ -123,6 +123,8 @@ _DEAD = {
     "on_error": {"enum": ["continue", "fail"]},
     "failed_at": _TIME,
     "key": {"type": ["string", "null"], "description": "The idempotency key of its call."},
+    "top": {**_RUN_ID, "description": "The run that would be resumed: itself, or the topmost one above it."},
+    "state": {**_STATE, "description": "How that one stands. One that has completed went on without the step."},
 }
 
 _APPROVAL = {
@@ -276,6 +278,8 @@ SCHEMAS: dict[str, Schema] = {
     "Difference": _object({"record": _TEXT, "field": _TEXT, "known": _ANY, "told": _ANY}),
     "DeadLetters": _object({"dead_letters": _list(_ref("DeadLetter"))}),
     "DeadLetter": _object(_DEAD),
+    "Dismiss": _object({}, {"path": {**_TEXT, "description": "The step; without it, all of the run."}}),
+    "Dismissed": _object({"run": _RUN_ID, "dismissed": _list(_TEXT)}),
     "Breakers": _object({"breakers": _list(_ref("Breaker"))}),
     "Breaker": _object({"service": _TEXT, "state": {"enum": ["open", "half_open"]}, "opened_at": _TIME}),
     "Sweep": _object({}, {"after": _TEXT}),

@@ -271,7 +271,7 @@ class Kept(Record):
 
 @frozen_record
 class Dead(Record):
-    """A dead letter: a step that has finally failed, kept until it is redriven.
+    """A dead letter: a step that has finally failed, kept until it is redriven, or ``dismissed`` (ms) ``by`` somebody.
 
     ``attempts`` were made, ``key`` is the idempotency key of its call, ``opened`` (ms) when it failed.
     ``tenant_pending`` puts it among the tenant's dead letters.
@@ -286,6 +286,8 @@ class Dead(Record):
     opened: int
     key: str | None = None
     tenant_pending: str | None = None
+    dismissed: int | None = None
+    by: str | None = None
 
     @property
     def sk(self) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from shared.budget.history import Estimate
     from shared.budget.shards import Account
-    from shared.ledger.records import Dead, Event, Gate, Head, Run
+    from shared.ledger.records import Dead, Event, Gate, Head, Run, RunState
     from shared.manifest import Manifest
     from shared.runtime.journal import Snapshot
     from shared.values import Value
@@ -298,8 +298,8 @@ def _refusal(data: Mapping[str, Any]) -> View:
     return {"level": data["level"], "dimension": dimension, **amounts}
 
 
-def dead_view(run: str, letter: Dead) -> View:
-    """Return a dead letter."""
+def dead_view(run: str, letter: Dead, top: str, state: RunState) -> View:
+    """Return a dead letter; ``top`` is the run that would be resumed for it, ``state`` how that one stands."""
     return {
         "run": run,
         "path": letter.path,
@@ -309,6 +309,8 @@ def dead_view(run: str, letter: Dead) -> View:
         "on_error": letter.on_error,
         "failed_at": iso(letter.opened),
         "key": letter.key,
+        "top": top,
+        "state": state,
     }
 
 
