@@ -1,10 +1,12 @@
 """Follows a run by its log: events by number, so that nothing is shown twice or missed, whatever the network does."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from scripts.commands.advice import going_on
+from scripts.commands.advice import going_on, stuck
 from scripts.commands.client import Api, ApiRefused, Unreachable, segment
 from scripts.commands.output import COMMAND, Refused, console, print_line
 from scripts.commands.story import ASKING, Event, Story, plain
@@ -77,7 +79,7 @@ def news(api: Api, story: Story, *, until_human: bool = False) -> Iterator[tuple
         story.asks = before if page.events else _asking(api, story, ending=story.ending)
         yield (
             page,
-            [*lines, *_way_on(story.run, page, story.asks if story.asks != before else "", until_human=until_human)],
+            [*lines, *_way_on(api, story, page, story.asks if story.asks != before else "", until_human=until_human)],
         )
         waits = until_human and bool(story.asks or _needy(page.state, ending=story.ending))
         if not page.events and (waits or page.state in TERMINAL):
@@ -113,7 +115,7 @@ def _asking(api: Api, story: Story, *, ending: bool) -> str:
     return ""
 
 
-def _way_on(run: str, page: Page, child: str, *, until_human: bool) -> list[str]:
+def _way_on(api: Api, story: Story, page: Page, child: str, *, until_human: bool) -> list[str]:
     """Return what a person can do, where one is needed as of this page: for the run, or for a run below it."""
     if child:
         return [f"  [yellow]●[/] run {child} waits for a person: {COMMAND} runs show {child}"]
@@ -121,7 +123,16 @@ def _way_on(run: str, page: Page, child: str, *, until_human: bool) -> list[str]
     asks = [event for event in page.events if event["type"] in ASKING - {"gate_reminded", "gate_escalated"}]
     if not asks or until_human or page.state not in HUMAN:
         return []
-    return [f"  [dim]{way_on(run, page.state, _reason(asks))}[/]"]
+    return [f"  [dim]{plain(_told(api, story.run, page.state, _reason(asks)))}[/]"]
+
+
+def _told(api: Api, run: str, found: str, reason: str | None) -> str:
+    """Return what a person can do as the run stands now; where it cannot be looked at, by what the log says."""
+    if found == "paused":
+        with suppress(Unreachable, ApiRefused):
+            return way_on(api.get(f"/v1/runs/{segment(run)}"))
+        return going_on(run, reason, COMMAND)
+    return _elsewhere(run)
 
 
 def _reason(asks: Sequence[Event]) -> str | None:
@@ -169,8 +180,12 @@ def _bodies(api: Api, run: str) -> Bodies:
         return {}
 
 
-def way_on(run: str, found: str, reason: str | None) -> str:
-    """Return what a person can do about a run in a state of HUMAN; ``reason`` is why it is paused."""
-    if found == "paused":
-        return going_on(run, reason, COMMAND)
+def way_on(found: Mapping[str, Any]) -> str:
+    """Return what a person can do about a run that is paused, or waits for a decision, as it stands."""
+    if found["state"] != "paused":
+        return _elsewhere(str(found["id"]))
+    return going_on(str(found["id"]), found["reason"], COMMAND, stuck(found), found.get("unwinding"))
+
+
+def _elsewhere(run: str) -> str:
     return f"decide it in another terminal: {COMMAND} approvals show {run} (or approve, reject); Ctrl-C lets it wait"

@@ -1,6 +1,5 @@
 """`run FILE`: a workflow file in this very process, with no cloud at all; kill it, run it again, and it goes on."""
 
-import json
 import os
 import sys
 import threading
@@ -12,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scripts.commands import show
 from scripts.commands.attend import attend
-from scripts.commands.client import ApiRefused
 from scripts.commands.follow import TERMINAL, follow, story_of, stream
-from scripts.commands.inputs import json_or_text
 from scripts.commands.local_runs import LocalRuns, open_workspace, refused_here, runs_file, signature
-from scripts.commands.output import COMMAND, Refused, console, print_line, relative, report
+from scripts.commands.output import COMMAND, Refused, console, print_line, relative
 from scripts.commands.own_aws import client
+from scripts.commands.prompt import ask
 from scripts.commands.toolprint import tools_print_to_stderr
 from scripts.commands.toolsettings import servers_told, tool_settings
 from scripts.commands.triggers import rehearsed
@@ -284,68 +281,7 @@ def _follow(opened: Session, run: str, options: Options) -> str:
         ended = follow(opened.api, story, until_human=asks or options.until_human)
         if ended in TERMINAL or not asks:
             return ended
-        _ask(opened, story.asks or run)
-
-
-def _ask(opened: Session, run: str) -> None:
-    """Ask the person at the terminal for one decision that the run waits for."""
-    found = opened.api.get(f"/v1/runs/{run}")
-    gates = [gate for gate in found["gates"] if gate["status"] == "open"]
-    stuck = [step for step in found["steps"] if step["status"] in {"paused", "unknown"}]
-    if gates:
-        _ask_gate(opened, gates[0])
-    elif stuck:
-        _ask_paused(opened, run, stuck[0])
-
-
-def _ask_gate(opened: Session, gate: Mapping[str, Any]) -> None:
-    console().print()
-    show.approval(gate)
-    decision = _choice("Decide", ("approve", *(("edit",) if gate["edit"] else ()), "reject"))
-    changes = {"changes": _changes(gate)} if decision == "edit" else {}
-    opened.api.by = signature(str(typer.prompt("Signed by", default=opened.api.by)))
-    note = typer.prompt("Note", default="", show_default=False)
-    body = {"decision": decision, "note": note, "digest": gate["digest"] or "", **changes}
-    _say(opened, f"/v1/approvals/{gate['id']}", body)
-
-
-def _changes(gate: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for each argument that may be changed. What is left as it is changes nothing."""
-    made, arguments = dict[str, Any](), gate["arguments"] or dict[str, Any]()
-    for name in gate["edit"]["properties"]:
-        now = arguments.get(name)
-        shown = now if isinstance(now, str) else json.dumps(now, ensure_ascii=False)
-        given = str(typer.prompt(show.escaped(name), default=shown))
-        if given != shown:
-            made[name] = given if isinstance(now, str) and given != "null" else json_or_text(given)
-    return made
-
-
-def _ask_paused(opened: Session, run: str, step: Mapping[str, Any]) -> None:
-    error: Mapping[str, Any] = step["error"] or {}
-    said = f"{error.get('class', step['reason'])}: {error.get('message', '')}"
-    console().print(
-        f"\n  [bold]{show.escaped(step['path'])}[/] is {step['status']}. {show.escaped(said)}", soft_wrap=True
-    )
-    doubt = ("did_not_happen",) if step["status"] == "unknown" else ()
-    action = _choice("How does it go on", ("retry", *doubt, "skip", "fail"))
-    _say(opened, f"/v1/runs/{run}/resume", {"step": step["path"], "action": action})
-
-
-def _say(opened: Session, path: str, body: Mapping[str, Any]) -> None:
-    """Pass a person's word on; where it is refused, say why: they are asked again."""
-    try:
-        opened.api.post(path, body)
-    except ApiRefused as refused:
-        report(refused, as_json=False)
-
-
-def _choice(question: str, choices: tuple[str, ...]) -> str:
-    while True:
-        given = str(typer.prompt(f"{question} ({' / '.join(choices)})")).strip().lower()
-        found = [choice for choice in choices if given and choice.startswith(given)]
-        if len(found) == 1:
-            return found[0]
+        ask(opened.api, story.asks or run)
 
 
 def refuse_options(why: str, **given: object) -> None:

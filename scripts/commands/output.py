@@ -205,7 +205,12 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def standing(found: Mapping[str, Any], escaped: Callable[[object], str]) -> str:
-    """Return a run's state, with the reason it is in it."""
+    """Return a run's state, with the reason it is in it, and how it is ending where it still waits for somebody."""
+    ending = f", it ends as {found['unwinding']}" if found.get("unwinding") else ""
+    return _standing(found, escaped) + ending
+
+
+def _standing(found: Mapping[str, Any], escaped: Callable[[object], str]) -> str:
     name, reason = str(found["state"]), str(found.get("reason") or "")
     if reason.startswith(f"{name} "):  # "cancelled by ann@example.com"
         who, _, why = reason.removeprefix(name).partition(": ")

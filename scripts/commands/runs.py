@@ -1,24 +1,21 @@
 """`run` and `runs ...`: start runs, look at them, follow, cancel and resume them."""
 
-import time
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import uuid4
 
 import typer
 
 from scripts.commands import show
 from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
-from scripts.commands.follow import FAST, TERMINAL, follow, story_of, stream
-from scripts.commands.inprocess import Options, go_on, refuse_options, run_file
+from scripts.commands.follow import follow, story_of, stream
+from scripts.commands.inprocess import Options, refuse_options, run_file
 from scripts.commands.inputs import read_input, read_value
-from scripts.commands.local_runs import InProcessOption, LocalRuns
-from scripts.commands.output import COMMAND, JsonOption, Refused, age, console, print_json, print_line, state, table
+from scripts.commands.local_runs import InProcessOption
+from scripts.commands.output import COMMAND, JsonOption, age, console, print_json, print_line, state, table
 from scripts.commands.rebuild import rebuild
+from scripts.commands.resume import RunArgument, carry_on, resume
 from scripts.commands.target import TokenOption, UrlOption, run_id, target
-
-RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
 
 runs = typer.Typer(help="Look at runs, follow, cancel and resume them.", no_args_is_help=True)
 
@@ -26,6 +23,7 @@ runs = typer.Typer(help="Look at runs, follow, cancel and resume them.", no_args
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command()(run)
+    runs.command()(resume)
     runs.command()(rebuild)
     app.add_typer(runs, name="runs")
 
@@ -270,123 +268,4 @@ def cancel(
     api = target(url, token, in_process=in_process, about=run)
     run = run_id(api, run)
     _, answer = api.post(f"/v1/runs/{segment(run)}/cancel", {"reason": reason} if reason else {})
-    _go_on(api, answer, f"Run {run} is being cancelled.", as_json=as_json)
-
-
-ENDING_PATIENCE = 30.0
-"""Seconds for which a run that is being ended is waited for before it is resumed."""
-_ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
-_ACTIONS_SHOWN = "retry, skip, accept (a given result), did_not_happen (a call in doubt) or fail"
-
-
-@runs.command()
-def resume(  # noqa: PLR0913 - options
-    *,
-    run: RunArgument,
-    step: Annotated[str | None, typer.Option(help="The paused step; needed only where several are.")] = None,
-    action: Annotated[str, typer.Option(help=f"{_ACTIONS_SHOWN}.")] = "retry",
-    result: Annotated[str | None, typer.Option(metavar="JSON|@FILE", help="The step's result, for accept.")] = None,
-    usd: Annotated[str | None, typer.Option("--raise-usd", help="Raise the run's limit by this many USD.")] = None,
-    tokens: Annotated[int | None, typer.Option("--raise-tokens", min=1, help="Raise its limit of tokens.")] = None,
-    steps: Annotated[int | None, typer.Option("--raise-steps", min=1, help="Raise its limit of steps.")] = None,
-    active_time: Annotated[
-        str | None, typer.Option("--raise-active-time", help="Raise its limit of active time, such as by 10m.")
-    ] = None,
-    version: Annotated[
-        str | None, typer.Option(metavar="N|latest", help="Of an ended run: go on with this version of its workflow.")
-    ] = None,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    in_process: InProcessOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Say how a paused step goes on, or let a run go on that ended early: completed steps are not paid again.
-
-    An in-process run that no process drives goes on in this one.
-
-    signalbox runs resume latest --action retry
-
-    signalbox runs resume RUN --action accept --result '{"document": "DOC-17"}'
-
-    signalbox runs resume RUN --step post --action did_not_happen
-
-    signalbox runs resume RUN --raise-usd 0.25
-
-    signalbox runs resume RUN --version latest
-    """
-    if action not in _ACTIONS:
-        raise typer.BadParameter(f"use {_ACTIONS_SHOWN}", param_hint="--action")
-    if (action == "accept") != (result is not None):
-        raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
-    api = target(url, token, in_process=in_process, about=run)
-    run = run_id(api, run)
-    if step is None and (version or _is_over(api, run)):
-        resume_ended(api, run, version, as_json=as_json)
-        return
-    if step is None and not _paused(api, run):
-        _drive(api, run, as_json=as_json)
-    body: dict[str, Any] = {"step": step or _only_paused(api, run), "action": action}
-    if result is not None:
-        body["result"] = read_value(result, "--result")
-    added = {"usd": usd, "tokens": tokens, "steps": steps, "active_time": active_time and _milliseconds(active_time)}
-    more = {name: value for name, value in added.items() if value is not None}
-    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", body | ({"raise": more} if more else {}), key=uuid4().hex)
-    _go_on(api, answer, f"Step {body['step']}: {action}.", as_json=as_json)
-
-
-def _is_over(api: Api, run: str) -> bool:
-    """Tell whether a run has ended; one that is just ending is waited for."""
-    end = time.monotonic() + ENDING_PATIENCE
-    while (found := api.get(f"/v1/runs/{segment(run)}")).get("unwinding") and time.monotonic() < end:
-        time.sleep(FAST)
-    return found["state"] in TERMINAL
-
-
-def resume_ended(api: Api, run: str, version: str | None, *, as_json: bool) -> None:
-    """Let a run go on that has ended early, with another version of its workflow if one is named."""
-    wanted = {} if version is None else {"version": int(version) if version.isdecimal() else version}
-    _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted, key=uuid4().hex)
-    _go_on(api, answer, f"Run {run} goes on; what was completed stays.", as_json=as_json)
-
-
-def _milliseconds(text: str) -> int:
-    from shared.definition.units import seconds  # noqa: PLC0415 - rarely needed
-
-    try:
-        return int(seconds(text) * 1000)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r}: {error}", param_hint="--raise-active-time") from None
-
-
-def _go_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:
-    """Tell what was taken; go on here with an in-process run that no process drives, by leaving with typer.Exit."""
-    run = str(answer["run"])
-    undriven = _undriven(api, run)
-    if as_json:
-        (print_line if undriven else print_json)(answer)  # the first of several lines, or the only value
-    else:
-        console().print(told if undriven else f"{told} Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
-    _drive(api, run, as_json=as_json)
-
-
-def _undriven(api: Api, run: str) -> bool:
-    return isinstance(api, LocalRuns) and api.undriven(run) and api.get(f"/v1/runs/{run}")["state"] not in TERMINAL
-
-
-def _drive(api: Api, run: str, *, as_json: bool) -> None:
-    """Go on with an in-process run that no process drives. Leaves by typer.Exit then."""
-    if isinstance(api, LocalRuns) and _undriven(api, run):
-        go_on(api, run, as_json=as_json)
-
-
-def _paused(api: Api, run: str) -> list[str]:
-    steps = api.get(f"/v1/runs/{segment(run)}")["steps"]
-    return [str(step["path"]) for step in steps if step["status"] in {"paused", "unknown"}]
-
-
-def _only_paused(api: Api, run: str) -> str:
-    found = _paused(api, run)
-    if len(found) != 1:
-        what = f"Run {run} has {'no paused step' if not found else 'several paused steps: ' + ', '.join(found)}."
-        raise Refused(what, "Name one with --step." if found else f"`signalbox runs show {run}` shows its state.")
-    return found[0]
+    carry_on(api, answer, f"Run {run} is being cancelled.", as_json=as_json)

@@ -34,6 +34,8 @@ def run(found: View, *, outputs: bool = False) -> None:
     console().print()
     columns = ("STEP", "TYPE", "STATUS", "TRY", "TIME", "TOKENS", "USD", "NOTE")
     table(columns, [_step(each) for each in found["steps"]], right=columns[3:7], empty="No steps.")
+    if found["state"] == "paused":
+        console().print(f"\n  {escaped(way_on(found))}", soft_wrap=True)
     for step in found["steps"] if outputs else ():
         if step["output"] is not None or "output_omitted" in step:
             console().print()
@@ -94,6 +96,8 @@ def _step(step: View) -> Sequence[str]:
 
 
 def _note(step: View) -> str:
+    if step.get("given_up"):
+        return str(step["reason"])
     if step["error"]:
         return f"{step['error']['class']}: {step['error']['message']}"
     if step["route"]:
@@ -113,7 +117,7 @@ def ending(found: View) -> None:
         soft_wrap=True,
     )
     if found["state"] == "paused":
-        console().print(f"  {way_on(str(found['id']), 'paused', found['reason'])}", soft_wrap=True)
+        console().print(f"  {escaped(way_on(found))}", soft_wrap=True)
     if found["state"] in RESUMABLE:
         told = f"what was completed stays; go on with {COMMAND} runs resume {found['id']}"
         console().print(f"  [dim]{told}[/]", soft_wrap=True)

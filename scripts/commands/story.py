@@ -274,6 +274,12 @@ def _probed(path: str, event: Event, _took: float | None) -> str:
     return f"{_head('[yellow]?[/]', path)} the far side was asked about its call: {found}"
 
 
+def _left(path: str, event: Event, _took: float | None) -> str:
+    data = event["data"]
+    undone = "; what it may have done is not undone" if data.get("not_undone") else ""
+    return f"{_head('[red]![/]', path)} whether its call happened is not known, given up by {plain(data['by'])}{undone}"
+
+
 def _again(_path: str, event: Event, _took: float | None) -> str:
     data = event["data"]
     return f"[cyan]{_ARROW}[/] resumed by {plain(data.get('by'))} (epoch {data.get('epoch')}); completed steps stay"
@@ -324,6 +330,7 @@ _TOLD: dict[str, Teller] = {
     "attempt_lost": _plainly("an attempt was lost; it is charged in full and taken over"),
     "step_unknown": _plainly("nobody knows whether its call took effect"),
     "call_probed": _probed,
+    "call_given_up": _left,
     "step_held": _plainly("waits: its service is degraded, and nothing is sent there for a while"),
     "step_compensated": _plainly("undone"),
     "step_cancelled": _plainly("cancelled"),

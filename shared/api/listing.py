@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from shared.ids import ulid_time
-from shared.ledger.records import Dead, Gate, Run, RunState, dead_letters, run_partition
+from shared.ledger.records import Dead, Gate, Head, Run, RunState, dead_letters, run_partition
 from shared.ports import Key
 
 if TYPE_CHECKING:
@@ -87,6 +87,23 @@ def dead(store: Store, tenant: str, workflow: str | None, limit: int) -> list[tu
     items = store.index("pending", dead_letters(tenant), limit=_PAGE * _MOST_PAGES if workflow else limit)
     found = [(_run_id(item), Dead.from_item(item)) for item in items]
     return [(run, letter) for run, letter in found if workflow in {None, letter.workflow}][:limit]
+
+
+def topmost(store: Store, tenant: str, ids: Iterable[str]) -> dict[str, tuple[str, RunState]]:
+    """Return, by run, the run above all others that it is a part or a child of, and how that one stands now."""
+    found, above = dict[str, tuple[str, RunState]](), {each: each for each in ids}
+    while above:
+        keys = [Key(run_partition(tenant, each), sk) for each in set(above.values()) for sk in ("RUN", "HEAD")]
+        items = store.read(keys)
+        higher = dict[str, str]()
+        for run, at in above.items():
+            facts, head = (items.get(Key(run_partition(tenant, at), sk)) for sk in ("RUN", "HEAD"))
+            if facts and facts.get("parent"):
+                higher[run] = str(facts["parent"]).partition("|")[0]
+            elif head:
+                found[run] = (at, Head.from_item(head).state)
+        above = higher
+    return found
 
 
 def _run_id(item: Item) -> str:

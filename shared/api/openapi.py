@@ -104,6 +104,11 @@ OPERATIONS: dict[str, About] = {
         {200: "DeadLetters"},
         query={"workflow": {"type": "string"}, "limit": _whole(1, 100, 50)},
     ),
+    "dismissDeadLetters": About(
+        "Take dead letters off the list that somebody has seen to: all of a run, or the one of a step",
+        {200: "Dismissed"},
+        body="Dismiss",
+    ),
     "listApprovals": About(
         "What waits for a decision, newest first", {200: "Approvals"}, query={"limit": _whole(1, 100, 50)}
     ),

@@ -59,6 +59,7 @@ ROUTES = (
     Route("GET", "/v1/breakers", "listBreakers", system.breakers),
     Route("POST", "/v1/sweep", "sweep", system.sweep, "admin"),
     Route("GET", "/v1/dead-letters", "listDeadLetters", deadletters.index),
+    Route("POST", "/v1/runs/{id}/dead-letters/dismiss", "dismissDeadLetters", deadletters.dismiss, "operator"),
     Route("GET", "/v1/approvals", "listApprovals", approvals.index),
     Route("GET", "/v1/approvals/{id}", "getApproval", approvals.show),
     Route("POST", "/v1/approvals/{id}", "decideApproval", approvals.decide, "approver"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.api.host import ApiHost, Call
     from shared.api.web import Response
     from shared.runtime.journal import Snapshot
-    from shared.runtime.parking import Raise
+    from shared.runtime.raising import Raise
     from shared.runtime.task import Task
 
 ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
@@ -147,16 +147,18 @@ def resume(host: ApiHost, call: Call) -> Response:
 def _resume_run(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
     from shared.runtime.resuming import Resume, resume_run  # noqa: PLC0415 - most calls only read
 
-    more = sorted(set(body) - {"version"})
-    if more:
-        raise InvalidRequest(f"Field {more[0]} is about a paused step: name it in the field step.")
+    wrong = sorted(set(body) - {"version", "raise"})
+    if wrong:
+        told = "name it in the field step. A run that has ended has none: it is resumed without this field."
+        raise InvalidRequest(f"Field {wrong[0]} is about a paused step: {told}")
     journal = call.journal(host, _run(call))
     _, run = facts(journal)
     pin = None
     if "version" in body:
         wanted = None if body["version"] == "latest" else inputs.whole_field(body, "version", low=1)
         pin = host.definitions.published(run.workflow, wanted)
-    return _accepted(call, resume_run(host, journal, Resume(call.by, pin, inputs.idempotency_key(call.request))))
+    asked = Resume(call.by, pin, _raise(body), inputs.idempotency_key(call.request))
+    return _accepted(call, resume_run(host, journal, asked))
 
 
 def _resume_step(host: ApiHost, call: Call, body: Mapping[str, Any]) -> Response:
@@ -200,7 +202,7 @@ def _task(host: ApiHost, call: Call, path: str) -> Task:
 
 
 def _raise(body: Mapping[str, Any]) -> Raise | None:
-    from shared.runtime.parking import Raise  # noqa: PLC0415 - as above
+    from shared.runtime.raising import Raise  # noqa: PLC0415 - as above
 
     more = body.get("raise")
     if more is None:

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from shared.ledger.records import BudgetMode, RunState, StepStatus
 from shared.runtime.mending import What
+from shared.runtime.words import Resumption
 
 Schema = dict[str, Any]
 
@@ -104,6 +105,8 @@ _STEP = {
     "duration_ms": _or_null(_WHOLE),
     "error": _or_null(_object({"class": _TEXT, "message": _TEXT})),
     "reason": _or_null(_TEXT),
+    "actions": {**_list({"enum": list(get_args(Resumption))}), "description": "What a person may say of it now."},
+    "given_up": {"type": ["string", "null"], "description": "Who gave up finding out what became of its call."},
     "by": _or_null(_TEXT),
     "child": {"type": ["string", "null"], "description": "The run of a sub-workflow, or of a part."},
     "output": _ANY,
@@ -120,6 +123,8 @@ _DEAD = {
     "on_error": {"enum": ["continue", "fail"]},
     "failed_at": _TIME,
     "key": {"type": ["string", "null"], "description": "The idempotency key of its call."},
+    "top": {**_RUN_ID, "description": "The run that would be resumed: itself, or the topmost one above it."},
+    "state": {**_STATE, "description": "How that one stands. One that has completed went on without the step."},
 }
 
 _APPROVAL = {
@@ -260,18 +265,21 @@ SCHEMAS: dict[str, Schema] = {
         {},
         {
             "step": _TEXT,
-            "action": {"enum": ["retry", "skip", "accept", "did_not_happen", "fail"]},
+            "action": {"enum": list(get_args(Resumption))},
             "result": _ANY,
             "raise": _object({}, _MORE),
             "version": {"oneOf": [{"type": "integer", "minimum": 1}, {"const": "latest"}]},
         },
-        description="With `step` and `action`: a word on a paused step. Without: a run that ended early goes on.",
+        description="With `step` and `action`: a word on a paused step. Without: a run that ended early goes on. Both "
+        "with more of its limits, if `raise` says so.",
     ),
     "Rebuild": _object({}, {"repair": {"type": "boolean", "default": False}}),
     "Rebuilt": _object({"run": _RUN_ID, "differences": _list(_ref("Difference")), "repaired": {"type": "boolean"}}),
     "Difference": _object({"record": _TEXT, "field": _TEXT, "known": _ANY, "told": _ANY, "lost": {"type": "boolean"}}),
     "DeadLetters": _object({"dead_letters": _list(_ref("DeadLetter"))}),
     "DeadLetter": _object(_DEAD),
+    "Dismiss": _object({}, {"path": {**_TEXT, "description": "The step; without it, all of the run."}}),
+    "Dismissed": _object({"run": _RUN_ID, "dismissed": _list(_TEXT)}),
     "Breakers": _object({"breakers": _list(_ref("Breaker"))}),
     "Breaker": _object({"service": _TEXT, "state": {"enum": ["open", "half_open"]}, "opened_at": _TIME}),
     "Sweep": _object({}, {"after": _TEXT}),

@@ -89,11 +89,23 @@ class Places:
             if seen.head.ended:
                 self.drop(live)
                 return []
-            if manifest.deadline:
-                self._engine.timer(live.id, DEADLINE, seen.run.created + int(manifest.deadline * 1000))
+            end = self.deadline(seen)
+            if end is not None:
+                self._engine.timer(live.id, DEADLINE, end)
             walks = live.opening(lambda plan: self._engine.join_over(live, "", plan), host.clock.now())
             live.active += len(walks) - 1
         return walks
+
+    def deadline(self, seen: Snapshot) -> int | None:
+        """Return when (ms) a run has to have ended, by its facts: counted from the start of its present epoch."""
+        whole = self._engine.handlers.steps.definitions.manifest(seen.run.workflow, seen.run.version).deadline
+        return None if whole is None else self._begun(seen) + int(whole * 1000)
+
+    def _begun(self, seen: Snapshot) -> int:
+        if seen.head.epoch == 1:
+            return seen.run.created
+        (event,) = self.journal(seen.run.id).events(after=seen.head.began - 1, limit=1)
+        return event.at
 
     def park(self, live: Live) -> None:
         """Drop a run from memory in which nothing moves; its lock is held by the caller."""

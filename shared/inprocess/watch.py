@@ -86,8 +86,11 @@ class Watch:
     def _expire(self, run: str) -> None:
         if run not in self._engine.places.runs():
             return
+        journal = self._engine.places.journal(run)
+        end = self._engine.places.deadline(journal.read(["RUN"]))
+        if end is None or end > self._engine.now():  # of an epoch before: timers are never withdrawn
+            return
         try:
-            journal = self._engine.places.journal(run)
             request(self._engine.handlers.steps, journal, "timed_out", "the deadline is over", UNWIND)
         except Conflict:
             LOG.info("run %s had ended before its deadline", run)

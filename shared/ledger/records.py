@@ -161,6 +161,8 @@ class Step(Record):
     ``slot`` = it was given one of the run's slots, and has not been written since.
     ``active`` (ms) is what its attempts have taken; ``raised`` and ``raised_active`` (ms) are what a person has added
     to its own budget.
+    ``given_up`` is who has given up finding out what became of its call: settled as unknown, and asked again when the
+    run is resumed.
     ``cascade`` names the last visit of the cascade and ``action`` what it answered, so a repeated visit repeats it.
     """
 
@@ -218,6 +220,7 @@ class Step(Record):
     tool: str | None = None
     probes: int = 0
     probed: int | None = None
+    given_up: str | None = None
     cascade: str | None = None
     action: dict[str, Any] | None = None
     forged: bool = False
@@ -276,7 +279,7 @@ class Kept(Record):
 
 @frozen_record
 class Dead(Record):
-    """A dead letter: a step that has finally failed, kept until it is redriven.
+    """A dead letter: a step that has finally failed, kept until it is redriven, or ``dismissed`` (ms) ``by`` somebody.
 
     ``attempts`` were made, ``key`` is the idempotency key of its call, ``opened`` (ms) when it failed.
     ``tenant_pending`` puts it among the tenant's dead letters.
@@ -291,6 +294,8 @@ class Dead(Record):
     opened: int
     key: str | None = None
     tenant_pending: str | None = None
+    dismissed: int | None = None
+    by: str | None = None
 
     @property
     def sk(self) -> str:

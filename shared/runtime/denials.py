@@ -81,8 +81,8 @@ def ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record, 
         begun(gate, now),
         id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(dispatch), *_anew_for(step)),
         status="open",
+        entry=f"{seen.head.epoch:06d}{gate.entry[6:]}",  # or a resumed run would not find what it asks
         token="",
-        entry=max(gate.entry, f"{seen.head.epoch:06d}"),  # or a resumed run would not find what it asks
         dispatch=dispatch,
         expires=now + YEAR * 1000,
         mailed=(),

@@ -3,7 +3,8 @@
 A run that ended early may be resumed: its head's epoch rises and another execution begins. Completed steps stay as
 they are; everything else is found as if nothing had happened to it yet, but for what must never be forgotten: the
 fence, what was spent and added to its budget, the ledger entry (the next dispatch is another one), a map's items, an
-agent's instruction, the child that goes on.
+agent's instruction, the child that goes on. A call that a person had given up is in doubt again when its step is
+reached: it is neither made anew nor forgotten.
 
 Nothing is rewritten for that: records of an earlier epoch are *read* so.
 """
@@ -47,6 +48,7 @@ def step_now(step: Step, epoch: int) -> Step:
 
 
 def _renewed(step: Step, epoch: int) -> Step:
+    left = step.given_up is not None
     return Step(
         rev=step.rev,
         path=step.path,
@@ -62,7 +64,10 @@ def _renewed(step: Step, epoch: int) -> Step:
         raised=step.raised,
         raised_active=step.raised_active,
         call=step.call,
-        arguments=step.arguments if step.type in _FREEZES else None,
+        arguments=step.arguments if step.type in _FREEZES or left else None,
+        failure=step.failure if left else None,
+        ended=step.ended if left else None,
+        given_up=step.given_up,
         child=step.child,
         parts=step.parts,
         first=step.first,

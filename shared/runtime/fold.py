@@ -233,7 +233,11 @@ def _loose(step: ToldStep, _: Mapping[str, Any]) -> ToldStep:
     return replace(step, status=None, settled=None, loose=True)
 
 
-def _is(status: StepStatus) -> Callable[[ToldStep, Mapping[str, Any]], ToldStep]:
+def _given_up(step: ToldStep, _: Mapping[str, Any]) -> ToldStep:
+    return replace(step, status="unknown", settled=True)
+
+
+def _is(status: StepStatus | None) -> Callable[[ToldStep, Mapping[str, Any]], ToldStep]:
     return lambda step, _: replace(step, status=status, settled=status in FINAL)
 
 
@@ -243,6 +247,7 @@ _CHANGES: dict[str, Callable[[ToldStep, Mapping[str, Any]], ToldStep]] = {
     "child_resumed": _begun,
     "child_raised": _raised,
     "call_probed": _probed,
+    "call_given_up": _given_up,
     "step_paused": _paused,
     "step_completed": _completed,
     "step_retrying": _retrying,

@@ -8,36 +8,34 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from shared import values
-from shared.budget.rules import NANO
-from shared.errors import Conflict, InvalidRequest, NotFound
+from shared.errors import Conflict, InvalidRequest
 from shared.ids import key_digest
-from shared.ledger.records import Head, Park, Run, Step
+from shared.ledger.records import Head, Park, Record, Run, Step
 from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.cascade import act
+from shared.runtime.deadletters import letter_of
 from shared.runtime.denials import ask_again, deny
 from shared.runtime.ending import begin, request, start_unwinding
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.notes import completed
 from shared.runtime.outputs import fits
-from shared.runtime.raising import fund, raised
+from shared.runtime.raising import Raise, fund, raised
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, is_call, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
+from shared.runtime.words import Resumption, given_up, parked
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from shared.budget.shards import Amounts
     from shared.manifest import StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
 
-Resumption = Literal["retry", "skip", "accept", "did_not_happen", "fail"]
+NOT_KNOWN = "and what became of its call is not known"
 
 
 def await_step(host: Host, task: Task) -> None:
@@ -85,22 +83,6 @@ def _answer(seen: Snapshot, path: str) -> dict[str, Any] | None:
     if step is None or (step.status in protocol.PARKED and not step.settled) or step.reason == protocol.NEEDS_APPROVAL:
         return None
     return act("recheck" if step.status == "failed" else "retry")
-
-
-@dataclass(frozen=True, slots=True)
-class Raise:
-    """How much a person adds to the run's limits, and to the step's own; ``active_time`` in milliseconds."""
-
-    usd: Decimal | None = None
-    tokens: int = 0
-    steps: int = 0
-    active_time: int = 0
-
-    @property
-    def amounts(self) -> Amounts:
-        """What is added, by dimension, in whole units."""
-        usd = int((self.usd or 0) * NANO)
-        return {"usd": usd, "tokens": self.tokens, "steps": self.steps, "active_time": self.active_time}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +160,7 @@ def _resume_keys(path: str, plan: StepPlan) -> set[str]:
     own = path.removesuffix(COMPENSATE).removesuffix(FALLBACK)
     steps = {f"STEP#{one}" for one in (path, own, f"{own}{FALLBACK}")}
     gate = {f"GATE#{scope_of(own)}{plan.approved_by}"} if plan.approved_by else set[str]()
-    return {*steps, *gate, *frame_keys(scope_of(own)), f"PARK#{_pause_path(path)}", "RUN"}
+    return {*steps, *gate, *frame_keys(scope_of(own)), f"PARK#{_pause_path(path)}", f"DEAD#{path}", "RUN"}
 
 
 def send_word(host: Host, seen: Snapshot, path: str) -> None:
@@ -212,40 +194,42 @@ def _route(plan: StepPlan, result: Any) -> str | None:
 
 
 def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Outcome, now: int) -> Change[None]:
-    """Decide a resumption: only a paused or unknown step, only while the run is not unwinding."""
-    head, step = seen.head, seen.step(path)
-    if step is None:
-        raise NotFound(f"The run has no step {path} yet.")
-    if step.status not in protocol.PARKED or step.settled:
-        raise Conflict(f"Step {path} is {step.status}, not paused.", code="not_paused")
-    if head.ended or (head.unwinding and not _to_settle(step, order)):
-        raise Conflict(
-            f"The run is {head.ended or head.unwinding}: only what it waits for is decided.", code="run_ended"
-        )
-    beside = seen.step(f"{path}{FALLBACK}")
-    if step.status == "unknown" and order.action == "retry" and not _repeatable(seen, step, beside):
-        raise Conflict(
-            f"The outcome of {path} is unknown, so it is not called again. Look at the far side, then say accept with "
-            "its result, did_not_happen, skip, or fail.",
-            code="unknown_outcome",
-        )
-    if step.type in {"map", "loop"} and order.action == "retry":
-        what = f"Step {path} is a {step.type}: accept a result, skip it or fail the run. Its failed parts stay failed."
-        raise Conflict(what, code="not_retryable")
-    head = replace(head, paused=head.paused - 1)
+    """Decide a resumption: only of a parked step, and only what may be said of it (``shared.runtime.words``)."""
+    step, beside = parked(seen, path, order.action), seen.step(f"{path}{FALLBACK}")
+    head = replace(seen.head, paused=seen.head.paused - 1)
     run, head, step = raised(seen.run, head, step, order.more.amounts) if order.more else ((), head, step)
     if order.action == "did_not_happen" or (order.action == "retry" and step.proposed):
         return _called_anew(seen.with_({"HEAD": head}), step, run, order, now)
+    if order.action == "fail":
+        return _failed(seen.with_({"HEAD": head}), step, run, order, now)
     head, step, notes = _resumed(head, step, order, accepted, now)
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
         notes = (completed(step),)
-    data = order.told | ({"raised": order.more.amounts} if order.more else {})
-    note = Note("step_resumed", path, None, data)
-    parked = answered(seen, path, "fail" if order.action == "fail" else "retry")
-    records = (head, step, *stand_in, parked, *protocol.beside(step, seen), *run)
+    note = Note("step_resumed", path, None, _told(order))
+    records = (head, step, *stand_in, answered(seen, path, "retry"), *protocol.beside(step, seen), *run)
     return Change(None, records, (note, *notes))
+
+
+def _told(order: Order) -> dict[str, Any]:
+    return order.told | ({"raised": order.more.amounts} if order.more else {})
+
+
+def _failed(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
+    """Fail the run for a step that a person has given up; with it a call of which nobody will find out any more."""
+    head, notes = seen.head, [Note("step_resumed", step.path, None, _told(order))]
+    reason = f"step {step.path}: given up by {order.by}"
+    if not head.unwinding:
+        head, note = begin(head, "failed", reason if step.status != "unknown" else f"{reason}, {NOT_KNOWN}")
+        notes.append(note)
+    records: tuple[Record, ...] = (replace(step, status="failed", ended=now),)
+    if step.status == "unknown":
+        beside = seen.step(f"{step.path}{FALLBACK}")
+        left, told = given_up(step, beside, order.by, now, head.seq + len(notes) + 1)
+        records = (*left, letter_of(seen.run, left[0], now))
+        notes += told
+    return Change(None, (head, *records, answered(seen, step.path, "fail"), *run), tuple(notes))
 
 
 def _called_anew(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
@@ -266,24 +250,10 @@ def answered(seen: Snapshot, path: str, answer: str) -> Park:
     return replace(park, answer=answer)
 
 
-def _repeatable(seen: Snapshot, step: Step, beside: Step | None) -> bool:
-    """Tell whether a call that may have happened may be made again: it can be undone, and its key makes it one.
-
-    Where its item has failed, nothing is called any more, and a fallback's call is not made again by its step.
-    """
-    reversible = step.call is not None and step.call.risk == "reversible"
-    return reversible and not protocol.in_doubt(beside) and not closed(seen, scope_of(step.path))
-
-
 def _answered(stand_in: Step, step: Step) -> Step:
     """Return a fallback in doubt after a person's word on its step: its call has happened, or it has not."""
     word = replace(stand_in, status=step.status, settled=True, output=step.output, by="person", ended=step.ended)
     return replace(word, failure=None, settled_seq=step.settled_seq)
-
-
-def _to_settle(step: Step, order: Order) -> bool:
-    """Tell whether unwinding waits for this word: what became of a call, or of a compensation."""
-    return order.action != "fail" and (step.status == "unknown" or step.path.endswith(COMPENSATE))
 
 
 def _resumed(
@@ -296,9 +266,6 @@ def _resumed(
     if order.action == "skip":
         skipped = replace(step, status="skipped", settled=True, ended=now, reason="by a person", settled_seq=seq)
         return head, skipped, (Note("step_skipped", step.path, None, {"reason": f"by {order.by}"}),)
-    if order.action == "fail":
-        failed, note = begin(head, "failed", f"step {step.path}: given up by {order.by}")
-        return failed, replace(step, status="failed", ended=now), (note,)
     # What may have happened stays known: the next attempt looks for it first.
     doubt = step.failure if step.uncertain else None
     return head, replace(step, status="retrying", retries=0, failure=doubt, reason=None), ()

@@ -224,7 +224,7 @@ def park(head: Head, step: Step, reason: str) -> tuple[Head, Step]:
     """Let the step wait for a person: as unknown when its call may have happened. The head counts it once."""
     status = "unknown" if reason == "unknown_outcome" else "paused"
     counted = replace(head, paused=head.paused + (step.status not in PARKED))
-    return counted, replace(step, status=status, reason=reason)
+    return counted, replace(step, status=status, reason=reason, given_up=None)
 
 
 def _refusals(ask: Ask, head: Head, step: Step, seen: Snapshot) -> tuple[rules.Refusal, ...]:

@@ -6,26 +6,53 @@ way, up to the topmost run, which draws it from its tenant's budget. All of it i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.budget import rules, tenant
+from shared.budget.rules import NANO
 from shared.errors import Conflict
 from shared.ledger.record import replace
 from shared.ledger.records import Amount
 from shared.runtime.journal import Change, Journal, Note
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from shared.budget.shards import Amounts
     from shared.ledger.records import Head, Run, Step
     from shared.ports import Write
     from shared.runtime.host import Host
 
 
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """How much a person adds to the run's limits, and to the step's own; ``active_time`` in milliseconds."""
+
+    usd: Decimal | None = None
+    tokens: int = 0
+    steps: int = 0
+    active_time: int = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        """What is added, by dimension, in whole units."""
+        usd = int((self.usd or 0) * NANO)
+        return {"usd": usd, "tokens": self.tokens, "steps": self.steps, "active_time": self.active_time}
+
+
 def raised(run: Run, head: Head, step: Step, more: Amounts) -> tuple[tuple[Run, ...], Head, Step]:
     """Return the run and its head with ``more`` of every limit that there is, and the step with so much of its own."""
     added, active = _split(more)
     own = replace(step, raised=(step.raised or Amount()) + added, raised_active=step.raised_active + active)
-    return (raised_run(run, added, active),), rules.give_back(head, added, Amount(), active), own
+    whole, head = raised_whole(run, head, more)
+    return (whole,), head, own
+
+
+def raised_whole(run: Run, head: Head, more: Amounts) -> tuple[Run, Head]:
+    """Return the run and its head with ``more`` of every limit that there is."""
+    added, active = _split(more)
+    return raised_run(run, added, active), rules.give_back(head, added, Amount(), active)
 
 
 def raised_run(run: Run, more: Amount, active: int) -> Run:

@@ -14,6 +14,7 @@ from shared.runtime.epochs import kept
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.outputs import fits
+from shared.runtime.raising import raised_whole
 from shared.runtime.runs import execute, listed
 from shared.runtime.scopes import COMPENSATE, has_turns, scope_of
 from shared.values import load
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from shared.manifest import Manifest, StepPlan
     from shared.runtime.host import Host, Published
     from shared.runtime.journal import Journal, Snapshot
+    from shared.runtime.raising import Raise
 
 BATCH = 30
 """Approvals that are made void in one transaction: three items each, of 100 that DynamoDB takes."""
@@ -36,13 +38,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Who resumes a run, and with which version: None = the one that it has had so far.
+    """Who resumes a run, with which version (None = the one that it has had so far), and with how much more.
 
     ``key`` = the caller's own name for this request: repeated with it, it resumes nothing twice.
     """
 
     by: str
     version: Published | None = None
+    more: Raise | None = None
     key: str | None = None
 
 
@@ -96,15 +99,19 @@ def _refuse(seen: Snapshot) -> None:
 def decide_epoch(host: Host, seen: Snapshot, asked: Resume) -> Change[None]:
     """Decide the beginning of the next epoch, on all records of a run that has ended.
 
-    What the run has left of its limits is taken out of its tenant's budget again. Raises TenantBudgetExceeded.
+    What the run has left of its limits, with what is added to them, is taken out of its tenant's budget again. Raises
+    TenantBudgetExceeded.
     """
     _refuse(seen)
     head, run = next_epoch(seen.head), seen.run
     if asked.version:
         pin = asked.version
         run = replace(run, version=pin.version, hash=pin.hash, machine=pin.machine)
+    if asked.more:
+        run, head = raised_whole(run, head, asked.more.amounts)
     taken = take(host.store, run, head, host.clock.now())
     data = {"epoch": head.epoch, "by": asked.by, "version": run.version, "ended": seen.head.ended}
+    data |= {"raised": asked.more.amounts} if asked.more else {}
     data |= {"key": key_digest(asked.key)} if asked.key else {}
     return Change(None, (head, listed(taken.run, head)), (Note("run_resumed", None, None, data),), taken.writes)
 
@@ -156,7 +163,8 @@ def _approved(gate: Gate) -> str:
 def _is_void(step: Record | None, *, another: bool) -> bool:
     if not isinstance(step, Step):
         return another
-    return not kept(step) and (another or step.call is not None)
+    called = step.call is not None and step.given_up is None  # one that was given up is not made anew
+    return not kept(step) and (another or called)
 
 
 def _make_void(seen: Snapshot, *, another: bool) -> Change[None]:
@@ -192,7 +200,7 @@ def differences(old: Manifest, new: Manifest, seen: Snapshot) -> Iterator[str]:
     for step in sorted(seen.steps(), key=lambda one: one.path):
         if step.path.endswith(COMPENSATE) or step.type in {"item", "part"}:
             continue
-        if kept(step) or _is_bound(step, seen):
+        if kept(step) or step.given_up or _is_bound(step, seen):
             tool = step.tool or ""
             yield from _changes(step.path, plan_of(old, step.path, tool), _found(new, step.path, tool))
 

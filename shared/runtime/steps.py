@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from shared import values
-from shared.errors import ApprovalMismatch, InvalidOutput, SignalboxError, StepFailure, TransientFailure
+from shared.errors import ApprovalMismatch, InvalidOutput, SignalboxError, StepFailure, TransientFailure, UnknownOutcome
 from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.calls import agent_call, check_time, llm_router_call, tool_call, turn_call, usage_of
@@ -93,6 +93,7 @@ def enter(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot)
 def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Journal, seen: Snapshot) -> Step:
     try:
         entry = enter(host, task, plan, path, seen)
+        _check_known(seen.step(path))
         if entry.kind == "skip":
             return skipped(host, plan, path, entry.reason, journal, seen)
         if plan.type == "transform":
@@ -110,6 +111,12 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
     if isinstance(opening, Opened):
         return _call(host, prepared, opening, journal, seen)
     raise _not_opened(path, opening)
+
+
+def _check_known(step: Step | None) -> None:
+    """Refuse a call that may have happened in an earlier epoch, and was given up there. Raises UnknownOutcome."""
+    if step and step.given_up:
+        raise UnknownOutcome("Whether its call happened was given up, and is not known: say what became of it.")
 
 
 def _probed(host: StepHost, task: Task, plan: StepPlan, doubtful: Step, journal: Journal) -> Step:

@@ -15,13 +15,14 @@ from shared.budget.rules import NANO, active_left
 from shared.ledger.records import UNDOING, Amount, Step
 from shared.runtime import tiers
 from shared.runtime.votes import votes_of
+from shared.runtime.words import possible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from shared.budget.history import Estimate
     from shared.budget.shards import Account
-    from shared.ledger.records import Dead, Event, Gate, Head, Run
+    from shared.ledger.records import Dead, Event, Gate, Head, Run, RunState
     from shared.manifest import Manifest
     from shared.runtime.journal import Snapshot
     from shared.values import Value
@@ -166,11 +167,11 @@ def summary(run: Run) -> View:
 
 
 def _reason(head: Head, steps: Iterable[Step]) -> str | None:
-    """Return why the run ended early or is paused: its own reason, else that of the first step that waits."""
-    if head.reason or head.state != "paused":
+    """Return why the run is paused, by the first step that waits for a person; else why it ends or ended early."""
+    if head.state != "paused":
         return head.reason
     stuck = (step for step in steps if step.status in {"paused", "unknown"} and not step.settled)
-    return next((step.reason for step in sorted(stuck, key=lambda step: step.path)), None)
+    return next((step.reason for step in sorted(stuck, key=lambda step: step.path)), head.reason)
 
 
 def _by_time(gates: Iterable[Gate]) -> list[Gate]:
@@ -216,6 +217,8 @@ def step_view(step: Step, seen: Seen) -> View:
         "duration_ms": _duration(step, seen.now),
         "error": {"class": failure.error_class, "message": failure.message} if failure else None,
         "reason": step.reason,
+        "actions": list(possible(seen.snapshot, step)),
+        "given_up": step.given_up if step.settled else None,
         "by": step.by,
         "child": step.child,
         **_value("output", step.output, seen.load),
@@ -295,8 +298,8 @@ def _refusal(data: Mapping[str, Any]) -> View:
     return {"level": data["level"], "dimension": dimension, **amounts}
 
 
-def dead_view(run: str, letter: Dead) -> View:
-    """Return a dead letter."""
+def dead_view(run: str, letter: Dead, top: str, state: RunState) -> View:
+    """Return a dead letter; ``top`` is the run that would be resumed for it, ``state`` how that one stands."""
     return {
         "run": run,
         "path": letter.path,
@@ -306,6 +309,8 @@ def dead_view(run: str, letter: Dead) -> View:
         "on_error": letter.on_error,
         "failed_at": iso(letter.opened),
         "key": letter.key,
+        "top": top,
+        "state": state,
     }
 
 

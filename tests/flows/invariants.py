@@ -62,7 +62,12 @@ def check_tenant(world: World) -> None:
 
 
 def _unresolved(step: Step) -> bool:
-    """Tell whether somebody still has to say how the step goes on or what it did, or its child has to end."""
+    """Tell whether somebody still has to say how the step goes on or what it did, or its child has to end.
+
+    Who has given up finding out has said so: the record and the log name them.
+    """
+    if step.given_up:
+        return False
     doubtful = step.failure and step.failure.uncertain and step.call and step.call.risk != "read"
     if doubtful and step.status not in {"skipped", "completed", "compensated"}:
         return True

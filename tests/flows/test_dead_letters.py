@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import bodies
 import pytest
 from invariants import check
 from machine import UNWIND
 from test_other_runs import failing, gated, tool, world
+from test_waits_and_children import child_of, family
 
-from shared.api.listing import dead
-from shared.errors import PermanentFailure, RateLimited
+from shared.api.listing import dead, topmost
+from shared.errors import NotFound, PermanentFailure, RateLimited
 from shared.manifest import Retry
 from shared.ports import Key
+from shared.runtime.deadletters import dismissed
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.outbox import send
 from shared.runtime.resuming import Resume, decide_epoch
@@ -32,6 +35,34 @@ def test_a_step_that_has_finally_failed_leaves_a_letter_with_its_end(rule):
     assert (letter.opened, letter.key) == (step.ended, step.call.key)
     assert letters(w, "other") == []
     assert letters(w, "w") == letters(w)
+
+
+def test_a_letter_is_dismissed_by_somebody_and_its_run_stays_as_it_was():
+    w = world(tool("a", on_error="continue"), tool("b", on_error="continue"), do=failing("a", "b"))
+    w.start({})
+    before = w.head
+    assert topmost(w.store, "acme", {w.run}) == {w.run: (w.run, "completed")}
+    assert dismissed(w.store, w.journal.pk, "a", "ann", 7) == ["a"]
+    assert [letter.path for _, letter in letters(w)] == ["b"]
+    kept = w.store.read([Key(w.journal.pk, "DEAD#a")])[Key(w.journal.pk, "DEAD#a")]
+    assert (kept["dismissed"], kept["by"]) == (7, "ann")
+    with pytest.raises(NotFound):
+        dismissed(w.store, w.journal.pk, "a", "ann", 8)
+    assert dismissed(w.store, w.journal.pk, None, "ann", 9) == ["b"]
+    assert (letters(w), w.head) == ([], before)
+    check(w)
+
+
+def test_a_letter_of_a_child_is_for_the_run_above_to_run_again():
+    w, child = family(bodies.tool("c", on_error="fail"), on_error="continue", do=bodies.refuse("c"))
+    run = w.start({})
+    below = child_of(w, child)
+    below.execution()
+    below.unwind()
+    ((found, letter), *_) = [one for one in letters(w) if one[0] == below.run]
+    assert (letter.path, topmost(w.store, w.tenant, {found})) == ("c", {found: (w.run, "running")})
+    run.go()
+    assert topmost(w.store, w.tenant, {found, w.run}) == dict.fromkeys((found, w.run), (w.run, "completed"))
 
 
 def test_no_letter_is_left_while_somebody_can_still_say_how_it_goes_on():

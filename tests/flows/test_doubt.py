@@ -10,14 +10,18 @@ from invariants import check
 from machine import LAMBDA_SECONDS, UNWIND, Killed, TimedOut, World
 from test_waits_and_children import CHILD_BUDGET, family
 
+from shared.api.listing import dead
 from shared.compiler import compile_manifest
 from shared.errors import Conflict, PermanentFailure, RateLimited, StepTimeout, TransientFailure
 from shared.ledger.records import Failure
 from shared.manifest import Limits, Retry
 from shared.runtime.ending import request
+from shared.runtime.gates import Word, decide_gate
 from shared.runtime.journal import Change
-from shared.runtime.parking import Order, resume_step
+from shared.runtime.parking import NOT_KNOWN, Order, resume_step
+from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.scopes import fail_item
+from shared.runtime.words import possible
 from shared.testing import FakeModels, FakeTools, FixedDefinitions
 
 
@@ -66,7 +70,8 @@ def test_an_item_waits_for_the_word_on_a_call_that_may_have_happened(rule, kind,
     word(w, action, "a", scope)
     run.go()
     if action == "fail":
-        _answer_all(w)
+        w.unwind()
+        assert w.records.step(f"{scope}a").given_up == "ops"
     else:
         assert run.status == "SUCCEEDED"
         assert w.records.step(f"{scope}a").status == ("skipped" if action == "skip" else "completed")
@@ -119,6 +124,109 @@ def test_a_call_is_in_doubt_that_fails_after_its_item(error):
     word(w, "skip", "a", "each[0]/")
     assert run.go().status == "SUCCEEDED"
     assert output(w, "each")["failed"] == 1
+    check(w)
+
+
+def given_up(kind="irreversible"):
+    """Return a world in which a person has given up finding out what became of a call of ``a``, and its execution."""
+    if kind == "fallback":
+        w = standing_in(tool("z"), change("a", "z", fallback="f"), tool("b", "a"), a=[NO], f=[LOST])
+    elif kind == "reversible":
+        w = world(change("z"), change("a", "z", on_error="continue"), tool("b", "a"), do=fails(a=[LOST]))
+    else:
+        spec = {"approves": "a", "approvers": ["finance"], "on_expiry": "reject"}
+        gate = plan("g", "human_gate", ("z",), timeout=60.0, spec=spec)
+        paid = replace(tool("a", "g"), risk="irreversible", approved_by="g")
+        w = world(tool("z"), gate, paid, tool("b", "a"), do=fails(a=[LOST]))
+    run = w.start({})
+    approve(w)
+    run.go()
+    assert (w.head.state, w.records.step("a").status) == ("paused", "unknown")
+    word(w, "fail", "a")
+    run.go()
+    return w, run
+
+
+def approve(w):
+    gate = w.records.gate("g")
+    if gate and gate.status == "open":
+        decide_gate(w.steps, w.journal, "g", Word("approved", "fatima@example.test"))
+
+
+KINDS = ["irreversible", "reversible", "fallback"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_that_a_person_gives_up_stays_unknown_and_its_run_fails(kind):
+    w, run = given_up(kind)
+    assert run.status.startswith("FAILED")
+    w.unwind()
+    assert (w.head.ended, w.head.reason) == ("failed", f"step a: given up by ops, {NOT_KNOWN}")
+    paths = ["a", "a/fallback"] if kind == "fallback" else ["a"]
+    for step in map(w.records.step, paths):
+        assert (step.status, step.settled, step.given_up) == ("unknown", True, "ops")
+    events = [event for event in w.journal.events() if event.type == "call_given_up"]
+    undoable = kind != "irreversible"
+    assert [(event.path, event.data) for event in events] == [
+        (path, {"by": "ops", "not_undone": undoable}) for path in paths
+    ]
+    ((_, letter),) = dead(w.store, w.tenant, None, 9)
+    assert (letter.path, letter.error_class, letter.key) == ("a", "unknown_outcome", w.records.step("a").call.key)
+    assert "given up by ops: whether its call happened is not known" in letter.message
+    assert ("is not undone" in letter.message) == undoable
+    assert [one for one in said(w) if "undo" in one] == (["undo z"] if kind == "reversible" else [])
+    check(w)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("action", ["accept", "did_not_happen", "fail"])
+def test_what_was_given_up_is_asked_about_again_when_the_run_is_resumed(kind, action):
+    w, _ = given_up(kind)
+    w.unwind()
+    w.tools._functions["do"] = lambda arguments, _: arguments["say"]
+    before, calls = said(w), {"a", "f"}
+    resume_run(w.steps, w.journal, Resume("ops"))
+    run = w.execution()
+    assert (w.records.step("a").status, w.head.state) == ("unknown", "paused")
+    assert not calls.intersection(said(w)[len(before) :])
+    check(w)
+    word(w, action, "a")
+    run.go()
+    approve(w)
+    run.go()
+    if action == "fail":
+        w.unwind()
+    denied = action == "did_not_happen"
+    ends = {"fail": "failed", "did_not_happen": "paused" if kind == "fallback" else "completed"}
+    assert w.head.state == ends.get(action, "completed")
+    assert calls.intersection(said(w)[len(before) :]) == ({"a"} if denied and kind != "fallback" else set())
+    check(w)
+
+
+def test_a_call_that_was_given_up_holds_back_no_later_end_of_its_run():
+    w, _ = given_up("reversible")
+    w.unwind()
+    w.tools._functions["do"] = fails(z=[NO])
+    resume_run(w.steps, w.journal, Resume("ops"))
+    run = w.execution()
+    request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
+    run.go()
+    w.unwind()
+    assert (w.head.ended, w.records.step("a").given_up) == ("cancelled", "ops")
+    check(w)
+
+
+def test_while_a_run_ends_a_call_in_doubt_is_accepted_denied_skipped_or_given_up_and_not_made_again():
+    w = world(change("a", retry=Retry(0), on_error="pause"), do=fails(a=[LOST]))
+    w.start({})
+    request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
+    w.call("${ControlFunction}", {"run": w.engine.executions[UNWIND, f"{w.run}.1"]["run"], "op": "unwind"})
+    assert possible(w.records, w.records.step("a")) == ("accept", "did_not_happen", "skip", "fail")
+    with pytest.raises(Conflict, match="ends as cancelled: of a, say accept with its result, did_not_happen, skip or"):
+        word(w, "retry", "a")
+    word(w, "fail", "a")
+    w.unwind()
+    assert (w.head.ended, w.head.reason, w.records.step("a").given_up) == ("cancelled", "by ops", "ops")
     check(w)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from invariants import check
 from machine import UNWIND
+from test_doubt import given_up
 from test_other_runs import failing, gated, task, tool, world
 
 from shared.errors import Conflict, TransientFailure
@@ -122,6 +123,17 @@ def test_a_run_that_moves_meanwhile_is_not_repaired():
     assert w.head.waiting == 7
     w.store.before_commit = lambda _: None
     rebuild(w.journal, repair=True)
+    check(w)
+
+
+def test_a_call_that_was_given_up_is_rebuilt_as_what_it_is():
+    w, _ = given_up("reversible")
+    w.unwind()
+    good = w.records.step("a")
+    spoil(w, replace(good, status="completed", settled=True))
+    rebuild(w.journal, repair=True)
+    again = w.records.step("a")
+    assert (again.status, again.settled) == ("unknown", True)
     check(w)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from bodies import each, loop, manifest, plan, said, task, tool, world
 from invariants import check
-from machine import UNWIND, Execution
+from machine import UNWIND, Execution, World
 from test_doubt import change, fails
 from test_parts import Town
 from test_waits_and_children import child_of, family
@@ -15,13 +15,15 @@ from test_waits_and_children import child_of, family
 from shared.compiler import compile_manifest
 from shared.errors import Conflict, PermanentFailure
 from shared.manifest import StepPlan
+from shared.ports import Execution as Stopped
 from shared.runtime.ending import request
 from shared.runtime.gates import Word, decide_gate
 from shared.runtime.host import Published
 from shared.runtime.journal import Change
+from shared.runtime.mending import mend
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run, void_approvals
-from shared.testing import FixedDefinitions
+from shared.testing import FakeModels, FakeTools, FixedDefinitions
 
 NO = PermanentFailure("no")
 
@@ -63,6 +65,23 @@ def test_whatever_ended_early_goes_on(ending):
     run = resumed(w)
     assert (run.status, w.head.state, w.records.step("w").status) == ("RUNNING", "running", "waiting")
     assert said(w) == ["a"]
+    check(w)
+
+
+def test_a_run_whose_time_was_over_goes_on_in_another_execution_which_counts_its_deadline_anew():
+    wait = plan("w", "wait", (), spec={"event": {"name": "go"}}, timeout=60.0)
+    w = World(compile_manifest(replace(manifest(wait), deadline=600.0)), FakeModels(lambda _: ""), FakeTools({}))
+    assert w.unit.asl["TimeoutSeconds"] == 600  # of each execution
+    w.start({})
+    w.clock.sleep(601)
+    w.engine.ended["machine:w:1", f"{w.run}.1"] = Stopped("timed_out", "")
+    mend(w.steps, w.tenant, w.run, UNWIND)
+    w.unwind()
+    assert w.head.ended == "timed_out"
+    run = resumed(w)
+    assert (run.status, w.records.step("w").status) == ("RUNNING", "waiting")
+    assert ("machine:w:1", f"{w.run}.2") in w.engine.executions
+    assert mend(w.steps, w.tenant, w.run, UNWIND) == []
     check(w)
 
 

@@ -15,6 +15,7 @@ from shared.compiler import compile_manifest
 from shared.errors import Conflict
 from shared.runtime.ending import request
 from shared.runtime.host import Published
+from shared.runtime.parking import Order
 from shared.runtime.resuming import Resume, resume_run
 
 
@@ -121,3 +122,18 @@ def _asking_else(manifest_):
     research = manifest_.steps["research"]
     other = replace(research, spec={**research.spec, "prompt": "Say: ${ input.document }"})
     return replace(manifest_, steps={**manifest_.steps, "research": other})
+
+
+def test_a_call_of_an_agent_that_was_given_up_is_looked_for_again_and_not_made_anew():
+    shop = agents.Shop()
+    shop.late = 99
+    w = desk(calls(book()), says(), shop=shop)
+    run, path = agents.asked(w), "research/turn[1]/call[0]"
+    agents.resume(w, run, path, Order("fail", "ops"))
+    w.unwind()
+    assert (w.head.ended, w.records.step(path).given_up) == ("failed", "ops")
+    check(w)
+    kept, shop.late = dict(shop.kept), 0
+    assert resumed(w).status == "SUCCEEDED"
+    assert (w.records.step(path).by, shop.kept) == ("reconcile", kept)
+    check(w)

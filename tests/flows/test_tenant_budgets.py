@@ -16,6 +16,7 @@ from shared.errors import PermanentFailure, StoreConflict, TenantBudgetExceeded,
 from shared.manifest import Limits, Retry
 from shared.runtime.ending import request
 from shared.runtime.parking import Order, Raise, resume_step
+from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.task import Task
 from shared.testing import FakeModels, FakeTools, FixedDefinitions
@@ -115,6 +116,35 @@ def test_a_raise_that_the_tenant_cannot_pay_changes_nothing():
     with pytest.raises(TenantBudgetExceeded):
         resume_step(w.steps, task(w, "c"), Order("retry", "ops", more=Raise(usd=1)), UNWIND)
     assert (w.head.state, run.go().status) == ("paused", "RUNNING")
+    check(w)
+
+
+def ended(w, run):
+    request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
+    w.unwind()
+    run.go()
+    assert w.head.ended == "cancelled"
+
+
+def test_a_run_that_has_ended_goes_on_with_more_which_its_tenant_pays():
+    w, run = stuck_for_money()
+    ended(w, run)
+    assert figures(w) == (4 * USD // 5, 0, USD // 5)
+    resume_run(w.steps, w.journal, Resume("ops", more=Raise(usd=1 / 4, steps=3)))
+    assert (w.records.run.limit_usd, w.records.run.limit_steps, w.head.epoch) == (USD // 2, 23, 2)
+    assert figures(w) == (USD // 2, USD // 2, 0)
+    told = next(event.data for event in w.journal.events() if event.type == "run_resumed")
+    assert told["raised"] == {"usd": USD // 4, "tokens": 0, "steps": 3, "active_time": 0}
+    assert w.execution().status == "SUCCEEDED"
+    check(w)
+
+
+def test_a_run_that_has_ended_stays_so_when_its_tenant_cannot_pay_for_more():
+    w, run = stuck_for_money(usd=USD // 4)
+    ended(w, run)
+    with pytest.raises(TenantBudgetExceeded):
+        resume_run(w.steps, w.journal, Resume("ops", more=Raise(usd=1)))
+    assert (w.head.ended, w.head.epoch, w.records.run.limit_usd) == ("cancelled", 1, USD // 4)
     check(w)
 
 

@@ -14,6 +14,7 @@ from shared.runtime.host import StepHost
 from shared.runtime.journal import Journal
 from shared.runtime.mailing import GateHost
 from shared.runtime.parking import Order, resume_step
+from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.task import Task
 from shared.settings import Person
@@ -79,6 +80,11 @@ class House:
     def cancel(self) -> House:
         request(self.steps, self.journal, "cancelled", "by ops", UNWIND)
         return self.go()
+
+    def again(self, patience: float = 3600) -> House:
+        """Resume the run, which has ended early, as another epoch."""
+        resume_run(self.steps, self.journal, Resume("ops"))
+        return self.go(patience)
 
     @property
     def journal(self) -> Journal:

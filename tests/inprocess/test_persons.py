@@ -6,12 +6,32 @@ import getpass
 
 import pytest
 from shell import Shell
+from test_prompt import LIMITED, WORK
 
 ME = f"{getpass.getuser()}@localhost"
 FILE = """workflow: four_eyes
 steps:
   check: {type: human_gate, approvers: [finance], subject: Decide, not_initiator: NOT}
   after: {type: transform, needs: [check], set: {note: "${ steps.check.output.notes }"}}
+"""
+GOES_ON = """workflow: goes_on
+steps:
+  alone: {type: tool, tool: bad, with: {}, risk: read, on_error: continue}
+  each:
+    type: map
+    over: "${ [1] }"
+    on_failure: collect_all
+    steps:
+      bad: {type: tool, tool: bad, with: {}, risk: read, on_error: fail}
+"""
+BAD = """from shared.errors import PermanentFailure
+from shared.tools.registry import tool
+
+
+@tool()
+def bad() -> dict[str, int]:
+    'Fail.'
+    raise PermanentFailure("no")
 """
 
 
@@ -85,3 +105,38 @@ def test_the_same_command_in_another_shell_says_whose_run_it_starts_beside(tmp_p
         assert "beside it" not in shell.words("run", str(file), "--new", "--until-human")
     finally:
         first.kill()
+
+
+def test_a_run_that_has_ended_is_resumed_with_more_of_its_limits_and_no_action_is_swallowed(tmp_path):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "work.py").write_text(WORK)
+    file = tmp_path / "ask.yaml"
+    file.write_text(LIMITED)
+    shell = Shell(tmp_path)
+    run = shell("run", str(file), "--until-human")[-1]["run"]
+    shell("runs", "cancel", run, code=1)
+    error = shell("runs", "resume", run, "--action", "fail", code=1)["error"]
+    assert (error["code"], "Without --action it is resumed" in error["remedy"]) == ("no_paused_step", True)
+    assert shell.run(run)["epoch"] == 1
+    assert shell("runs", "resume", run, "--raise-steps", "5")[-1]["state"] == "completed"
+    assert shell.run(run)["limits"]["steps"] == 6
+
+
+def test_what_a_run_went_on_without_is_told_so_and_taken_off_the_list(tmp_path):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "bad.py").write_text(BAD)
+    file = tmp_path / "goes_on.yaml"
+    file.write_text(GOES_ON)
+    shell = Shell(tmp_path)
+    run = shell("run", str(file))[-1]["run"]
+    told = shell.words("dead-letters", "list", "--in-process")
+    assert f"Run {run} went on without it and has completed: start a new one" in told
+    assert f"{file} --input JSON), then take it off: ./scripts/signalbox dead-letters dismiss RUN" in told
+    assert "redrive" not in told
+    error = shell("dead-letters", "redrive", run, code=1)["error"]
+    assert (error["code"], f"dead-letters dismiss {run}" in error["remedy"]) == ("completed", True)
+    paths = ["each[0]/bad", "alone"]
+    assert shell("dead-letters", "dismiss", run, "alone")["dismissed"] == ["alone"]
+    assert [each["path"] for each in shell("dead-letters", "list", "--in-process")["dead_letters"]] == paths[:1]
+    assert shell.words("dead-letters", "dismiss", run) == f"Off the list: each[0]/bad of run {run}.\n"
+    assert "No dead letters" in shell.words("dead-letters", "list", "--in-process")

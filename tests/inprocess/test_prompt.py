@@ -18,6 +18,20 @@ PAUSED = """workflow: ask
 steps:
   sum: {type: transform, set: {half: "${ 10 / input.by }"}, on_error: pause}
 """
+LIMITED = """workflow: ask
+budget: {steps: 1}
+steps:
+  one: {type: tool, tool: work, with: {}, risk: read}
+  two: {type: tool, needs: [one], tool: work, with: {}, risk: read}
+"""
+WORK = """from shared.tools.registry import tool
+
+
+@tool()
+def work() -> dict[str, int]:
+    'Work.'
+    return {"done": 1}
+"""
 PARENT = """workflow: above
 steps:
   below: {type: sub_workflow, workflow: ask, with: {}}
@@ -126,11 +140,36 @@ def test_a_decision_from_another_shell_is_told_to_whoever_answers_too_late(termi
 def test_a_paused_step_is_asked_about(terminal, action, code, shown):
     t = terminal(PAUSED, "--set", "by=x")
     t.expect("sum is paused")
-    t.answer("How does it go on (retry / skip / fail)", "retry")
+    t.answer("How does it go on (retry / accept / skip / fail)", "retry")
     t.expect("sum is paused")
-    t.answer("How does it go on (retry / skip / fail)", action)
+    t.answer("How does it go on (retry / accept / skip / fail)", action)
     t.expect(shown)
     assert t.end() == code
+
+
+def test_a_result_can_be_given_for_a_paused_step(terminal, tmp_path):
+    t = terminal(PAUSED, "--set", "by=x")
+    t.answer("How does it go on", "accept")
+    t.answer("Its result, as JSON", "{half: 5}")
+    t.expect("That is no JSON")
+    t.answer("Its result, as JSON", '{"half": 5}')
+    t.expect("completed")
+    assert t.end() == 0
+    shell = Shell(tmp_path)
+    (run,) = shell("runs", "list", "--in-process")["runs"]
+    assert shell.run(run["id"])["steps"][0]["output"] == {"half": 5}
+
+
+def test_a_limit_can_be_raised_where_it_stops_a_step(terminal, tmp_path):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "work.py").write_text(WORK)
+    t = terminal(LIMITED)
+    t.answer("How does it go on (raise / retry / accept / skip / fail)", "raise")
+    t.answer("By how much", "steps")
+    t.expect("Give it as usd=0.50")
+    t.answer("By how much", "steps=2 usd=0.10")
+    t.expect("completed")
+    assert t.end() == 0
 
 
 def test_the_gate_of_a_sub_workflow_is_asked_about_too(terminal, tmp_path):

@@ -165,6 +165,27 @@ def test_a_deadline_ends_the_run_as_timed_out():
     assert h.head.state == "timed_out"
 
 
+def test_a_resumed_run_has_its_deadline_anew_whoever_drives_it():
+    spec = {"for": 900, "until": None, "event": None}
+    h = house(step("a"), step("pause", "a", type="wait", spec=spec), deadline=600.0).start({}, patience=7300)
+    assert h.head.state == "timed_out"
+    h.again(590)
+    h.clock.sleep(590)
+    assert (h.head.state, h.head.epoch, h.statuses["pause"]) == ("running", 2, "waiting")
+    assert h.reborn().go(5).head.state == "running"
+    assert h.go(11).head.state == "timed_out"
+
+
+def test_the_deadline_of_an_epoch_before_ends_no_later_one():
+    spec = {"for": 500, "until": None, "event": None}
+    tools = {"a": failing(1, error=PermanentFailure)}
+    h = house(step("a", on_error="fail"), step("b", "a", type="wait", spec=spec), tools=tools, deadline=600.0)
+    h.start({}, patience=0)
+    assert h.head.state == "failed"
+    h.clock.sleep(300)
+    assert h.again(7300).head.state == "completed"
+
+
 def test_a_bug_in_a_handler_stops_the_run_with_its_results_kept():
     h = house(step("a"), step("b", "a"))
     perform = h.engine.handlers.perform

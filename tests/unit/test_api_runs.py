@@ -321,8 +321,11 @@ def test_a_run_that_ended_early_goes_on():
     journal, path = world.journal(), f"/v1/runs/{world.run}/resume"
     assert problem(ask(world, "POST", path)) == (409, "not_ended")
     journal.transact(journal.read_all(), lambda seen: Change(None, (replace(seen.head, ended="stopped", waiting=0),)))
-    assert data(ask(world, "POST", path, {"version": "latest"}))["state"] == "running"
+    refused = ask(world, "POST", path, {"action": "fail"})
+    assert "A run that has ended has none: it is resumed without this field." in refused.body
+    assert data(ask(world, "POST", path, {"version": "latest", "raise": {"steps": 5}}))["state"] == "running"
     shown = data(ask(world, "GET", f"/v1/runs/{world.run}"))
+    assert shown["limits"]["steps"] == 25
     assert (shown["epoch"], shown["steps"][0]["status"]) == (2, "completed")
     assert problem(ask(world, "POST", path)) == (409, "not_ended")
 
@@ -380,9 +383,23 @@ def test_dead_letters_are_listed_by_tenant_and_workflow():
     (found,) = data(ask(world, "GET", "/v1/dead-letters"))["dead_letters"]
     assert (found["run"], found["path"], found["attempts"]) == (world.run, "extract", 2)
     assert found["error"] == {"class": "permanent", "message": "no"}
+    assert (found["top"], found["state"]) == (world.run, "waiting_for_human")
     assert data(ask(world, "GET", "/v1/dead-letters?workflow=other"))["dead_letters"] == []
     assert problem(ask(world, "GET", "/v1/dead-letters?workflow=A")) == (400, "invalid_parameter")
     assert len(data(ask(world, "GET", "/v1/approvals"))["approvals"]) == 1, "they are no approvals"
+
+
+def test_a_dead_letter_is_dismissed_once():
+    world = waiting()
+    told = {"path": "extract", "workflow": "invoice", "error_class": "permanent", "message": "no", "attempts": 2}
+    letter = Dead(**told, on_error="continue", opened=1, tenant_pending=dead_letters(TENANT))
+    world.journal().transact(world.journal().read([]), lambda _: Change(None, (letter,)))
+    path = f"/v1/runs/{world.run}/dead-letters/dismiss"
+    assert problem(ask(world, "POST", path, {"path": "post"})) == (404, "no_dead_letter")
+    assert data(ask(world, "POST", path, {"path": "extract"})) == {"run": world.run, "dismissed": ["extract"]}
+    assert data(ask(world, "GET", "/v1/dead-letters")) == {"dead_letters": []}
+    assert problem(ask(world, "POST", path)) == (404, "no_dead_letter")
+    assert problem(ask(world, "POST", path, {"path": 5}))[0] == 400
 
 
 def test_degraded_services_are_listed():

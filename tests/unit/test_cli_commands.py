@@ -144,7 +144,7 @@ def test_all_commands_are_there():
     assert names == {
         *("up", "down", "status", "deploy", "validate", "plan", "compile", "schema", "run", "doctor", "sweep"),
         *(f"runs {name}" for name in ("list", "show", "watch", "events", "send", "cancel", "resume", "rebuild")),
-        *(f"dead-letters {name}" for name in ("list", "redrive")),
+        *(f"dead-letters {name}" for name in ("list", "redrive", "dismiss")),
         "triggers list",
         *(f"approvals {name}" for name in ("list", "show", "approve", "edit", "reject")),
         *(f"tenants budget {name}" for name in ("show", "set")),
