@@ -207,9 +207,20 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
         notes = (completed(step),)
+    if beside and order.action == "retry" and _failed_for_good(beside):
+        stand_in = (_unbegun(beside),)
     note = Note("step_resumed", path, None, _told(order))
     records = (head, step, *stand_in, answered(seen, path, "retry"), *protocol.beside(step, seen), *run)
     return Change(None, records, (note, *notes))
+
+
+def _failed_for_good(stand_in: Step) -> bool:
+    return stand_in.status in {"failed", "timed_out"} and not protocol.in_doubt(stand_in)
+
+
+def _unbegun(stand_in: Step) -> Step:
+    """Return a fallback that has failed as one that may stand in again: its step is tried from the beginning."""
+    return replace(stand_in, status="ready", settled=False, retries=0, failure=None, cascade=None, action=None)
 
 
 def _told(order: Order) -> dict[str, Any]:

@@ -313,6 +313,18 @@ def test_the_word_on_a_fallback_in_doubt_is_given_on_its_step(rule, action):
     check(w)
 
 
+def test_a_step_that_a_person_lets_be_tried_again_has_its_fallback_again():
+    w = standing_in(change("a", fallback="f"), a=[NO], f=[NO])
+    run = w.start({})
+    assert (w.records.step("a").status, w.records.step("a").reason) == ("paused", "step_error")
+    w.tools._functions["do"] = fails(a=[NO])
+    word(w, "retry", "a")
+    assert run.go().status == "SUCCEEDED"
+    assert (w.records.step("a").status, w.records.step("a").by) == ("completed", "fallback")
+    assert said(w) == ["a", "f", "a", "f"]
+    check(w)
+
+
 def test_a_fallback_is_not_given_up_while_its_process_may_be_alive():
     w = standing_in(change("a", fallback="f"), a=[NO], f=[LOST])
     do = w.tools._functions["do"]
