@@ -83,9 +83,12 @@ class Erp(Service):
                 yield
                 return
             with self._file.with_name(f"{self._file.name}.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # goes back when the file is closed, or its process ends
-                self._load()
-                yield
+                fcntl.flock(lock, fcntl.LOCK_EX)  # goes back at the latest when its process ends
+                try:
+                    self._load()
+                    yield
+                finally:
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # closing it is not enough: a process forked meanwhile has it too
 
     def _load(self) -> None:
         if self._file is not None:

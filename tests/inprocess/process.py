@@ -51,7 +51,7 @@ INVOICE = quick_invoice()
 TOOLS = load_tools(FILE.parent / "tools")
 
 
-def quiet_erp(file: Path) -> Erp:
+def quiet_erp(file: Path | None) -> Erp:
     erp: Any = Erp(file=file)
     erp.RequestHandlerClass = type("Quiet", (erp.RequestHandlerClass,), {"log_message": lambda *_: None})
     threading.Thread(target=erp.serve_forever, daemon=True).start()
