@@ -5,7 +5,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -147,19 +148,27 @@ def local_cloud() -> Iterator[Check]:
 
 
 def services() -> Iterator[Check]:
-    """Services that the deployment in use finds degraded."""
+    """Services that the deployment in use finds degraded, and those that this machine's own runs do."""
+    from scripts.commands.local_runs import LocalRuns, open_workspace, runs_file  # noqa: PLC0415 - keeps `--help` fast
     from scripts.commands.output import Refused  # noqa: PLC0415 - with it
-    from scripts.commands.target import target  # noqa: PLC0415 - keeps `--help` fast
+    from scripts.commands.target import target  # noqa: PLC0415 - with it
 
     try:
-        found = target(os.environ.get("SIGNALBOX_URL"), os.environ.get("SIGNALBOX_TOKEN")).get("/v1/breakers")
+        api = target(os.environ.get("SIGNALBOX_URL"), os.environ.get("SIGNALBOX_TOKEN"))
+        yield from _degraded("services", api.get("/v1/breakers")["breakers"])
     except Refused:  # no deployment answers: other checks say so
-        return
-    for each in found["breakers"]:
+        pass
+    if runs_file().is_file():
+        with suppress(Refused):  # what reads the file says what is wrong with it
+            yield from _degraded("services, in-process", LocalRuns(open_workspace()).get("/v1/breakers")["breakers"])
+
+
+def _degraded(name: str, found: Sequence[Mapping[str, str]]) -> Iterator[Check]:
+    for each in found:
         told = f"{each['service']} is degraded since {each['opened_at']}: its circuit breaker is {each['state']}"
-        yield Check("services", "warning", told, "Attempts wait, and go on by themselves once it answers again.")
-    if not found["breakers"]:
-        yield Check("services", "ok", "no circuit breaker is open")
+        yield Check(name, "warning", told, "Attempts wait, and go on by themselves once it answers again.")
+    if not found:
+        yield Check(name, "ok", "no circuit breaker is open")
 
 
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (

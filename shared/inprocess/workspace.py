@@ -23,6 +23,7 @@ from shared.ledger.records import Head, Run, run_partition
 from shared.ledger.seal import Seal
 from shared.ledger.sqlite import SqliteStore, StoreUnusable
 from shared.ports import Key, Mail, Write
+from shared.runtime.breaker import Breakers
 from shared.runtime.host import Host
 from shared.runtime.runs import bring_up
 from shared.secretstore.local import EnvironmentSecrets
@@ -87,7 +88,9 @@ class Workspace:
         secrets = EnvironmentSecrets()
         people: dict[str, Any] = {"mail": NoMail(), "letters": _no_letter, "approvers": Anybody(), "ends": True}
         gates = LocalGateHost(**ports, **people, secrets=secrets)
-        return Handlers(LocalStepHost(**ports, models=models, tools=tools, secrets=secrets), gates)
+        breakers = Breakers(self.ticks, self.clock)
+        steps = LocalStepHost(**ports, models=models, tools=tools, secrets=secrets, breakers=breakers)
+        return Handlers(steps, gates)
 
     def host(self, engine: Engine) -> Host:
         """Return what starts and looks at runs."""

@@ -8,8 +8,14 @@ import time
 import pytest
 from shapes import manifest, step
 
+from scripts.commands.doctor import services
+from scripts.commands.local_runs import LocalRuns
+from shared.errors import TransientFailure
+from shared.inprocess.tick import TickStore
 from shared.inprocess.workspace import TENANT, Workspace
 from shared.manifest import Retry
+from shared.ports import Key, Write
+from shared.runtime.breaker import FAILURES, Breaker, tripped
 from shared.runtime.journal import Journal
 from shared.runtime.runs import StartRequest, start_run
 from shared.testing import FakeModels, FakeTools, FixedDefinitions
@@ -18,8 +24,9 @@ from shared.testing import FakeModels, FakeTools, FixedDefinitions
 class Machine:
     """A workspace with an engine for one manifest."""
 
-    def __init__(self, path, definition, tools, workers=4):
+    def __init__(self, path, definition, tools, workers=4, ticks=TickStore):
         self.workspace = Workspace(path)
+        self.workspace.ticks = ticks(self.workspace.store)
         self.workspace.definitions = FixedDefinitions(definition)
         self.engine = self.workspace.engine(workers)
         self.handlers = self.workspace.handlers(self.engine, FakeModels(lambda _: ""), FakeTools(tools))
@@ -125,3 +132,68 @@ def test_parked_runs_hold_no_thread_and_no_memory_but_an_id(machine):
         time.sleep(0.01)
     assert set(host.engine.places.runs()) == runs
     assert threading.active_count() == before
+
+
+def test_a_degraded_service_is_left_alone_by_all_runs_of_a_file_whatever_process_drives_them(machine):
+    called = []
+
+    def down(*_):
+        called.append(1)
+        raise TransientFailure("503")
+
+    again = Retry(max_retries=FAILURES, base_delay=0.0, jitter=False)
+    definition = manifest(step("a", retry=again, on_error="fail"))
+    first, second = machine(definition, {"a": down}), machine(definition, {"a": lambda *_: {}})
+    run = first.start()
+    _until(lambda: "step_held" in kinds(first, run))
+    other = second.start(1)
+    _until(lambda: "step_held" in kinds(second, other))
+    (breaker,) = tripped(second.workspace.store, TENANT, second.workspace.clock.now())
+    assert (breaker.service, len(called)) == ("tool:a", FAILURES)
+    shown = LocalRuns(second.workspace).get("/v1/breakers")["breakers"]
+    assert [each["service"] for each in shown] == ["tool:a"]
+
+
+class Counting(TickStore):
+    """A store that remembers which breakers were read."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.asked = []
+
+    def read(self, keys):
+        self.asked += [key for key in keys if key.pk.endswith("#BREAKERS")]
+        return super().read(keys)
+
+
+def test_a_healthy_service_costs_no_read_a_step(machine):
+    steps = [step(f"s{n}", *([f"s{n - 1}"] if n else []), spec={"tool": "a"}) for n in range(30)]
+    made = machine(manifest(*steps), {"a": lambda *_: {}}, ticks=Counting)
+    run = made.start()
+    made.finish()
+    assert (made.journal(run).read([]).head.ended, len(made.workspace.ticks.asked)) == ("completed", 1)
+
+
+def kinds(machine_, run):
+    return [event.type for event in machine_.journal(run).events()]
+
+
+def _until(holds, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_doctor_tells_of_degraded_services_of_this_machines_own_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("SIGNALBOX_RUNS", str(tmp_path / "runs.db"))
+    monkeypatch.setenv("SIGNALBOX_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("SIGNALBOX_TOKEN", "t")
+    assert list(services()) == []
+    workspace = Workspace(tmp_path / "runs.db")
+    assert [(each.name, each.status) for each in services()] == [("services, in-process", "ok")]
+    item = Breaker("tool:a", opened_at=workspace.clock.now()).to_item()
+    workspace.store.commit([Write(Key(f"TENANT#{TENANT}#BREAKERS", "SERVICE#tool:a"), item, None)])
+    (found,) = services()
+    assert (found.status, "tool:a is degraded" in found.found) == ("warning", True)
+    workspace.close()

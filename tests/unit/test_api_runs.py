@@ -12,7 +12,6 @@ import pytest
 from shared.api.inputs import usd_field
 from shared.api.problems import Unavailable
 from shared.errors import InvalidRequest
-from shared.ledger.records import Dead, dead_letters
 from shared.ports import Key, Write
 from shared.runtime.breaker import Breaker
 from shared.runtime.journal import Change
@@ -364,42 +363,7 @@ def test_an_admin_compares_a_run_with_its_log():
     assert problem(ask(world, "POST", path, {"repair": 1})) == (400, "invalid_field")
 
 
-# dead letters
-
-
-def test_dead_letters_are_listed_by_tenant_and_workflow():
-    world = waiting()
-    letter = Dead(
-        path="extract",
-        workflow="invoice",
-        error_class="permanent",
-        message="no",
-        attempts=2,
-        on_error="fail",
-        opened=1_790_000_000_000,
-        tenant_pending=dead_letters(TENANT),
-    )
-    world.journal().transact(world.journal().read([]), lambda _: Change(None, (letter,)))
-    (found,) = data(ask(world, "GET", "/v1/dead-letters"))["dead_letters"]
-    assert (found["run"], found["path"], found["attempts"]) == (world.run, "extract", 2)
-    assert found["error"] == {"class": "permanent", "message": "no"}
-    assert (found["top"], found["state"]) == (world.run, "waiting_for_human")
-    assert data(ask(world, "GET", "/v1/dead-letters?workflow=other"))["dead_letters"] == []
-    assert problem(ask(world, "GET", "/v1/dead-letters?workflow=A")) == (400, "invalid_parameter")
-    assert len(data(ask(world, "GET", "/v1/approvals"))["approvals"]) == 1, "they are no approvals"
-
-
-def test_a_dead_letter_is_dismissed_once():
-    world = waiting()
-    told = {"path": "extract", "workflow": "invoice", "error_class": "permanent", "message": "no", "attempts": 2}
-    letter = Dead(**told, on_error="continue", opened=1, tenant_pending=dead_letters(TENANT))
-    world.journal().transact(world.journal().read([]), lambda _: Change(None, (letter,)))
-    path = f"/v1/runs/{world.run}/dead-letters/dismiss"
-    assert problem(ask(world, "POST", path, {"path": "post"})) == (404, "no_dead_letter")
-    assert data(ask(world, "POST", path, {"path": "extract"})) == {"run": world.run, "dismissed": ["extract"]}
-    assert data(ask(world, "GET", "/v1/dead-letters")) == {"dead_letters": []}
-    assert problem(ask(world, "POST", path)) == (404, "no_dead_letter")
-    assert problem(ask(world, "POST", path, {"path": 5}))[0] == 400
+# services
 
 
 def test_degraded_services_are_listed():
