@@ -18,7 +18,7 @@ from shared.ledger.record import replace
 from shared.ledger.records import Amount
 from shared.runtime.audit import at_rest, counted, differences
 from shared.runtime.children import answer_parent, living
-from shared.runtime.ending import execution_name, following, request, start_unwinding
+from shared.runtime.ending import execution_name, following, request, start_unwinding, wake
 from shared.runtime.finalise import give_up
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Snapshot
@@ -28,7 +28,7 @@ from shared.runtime.scopes import AWAIT, closed
 from shared.runtime.settle import over
 from shared.runtime.task import run_task
 from shared.runtime.tiers import advance, due, is_forgotten
-from shared.runtime.unwinding import BATCH
+from shared.runtime.unwinding import BATCH, needs_word
 
 if TYPE_CHECKING:
     from shared.ledger.records import Ending, Park
@@ -130,6 +130,12 @@ def _unwinding(visit: Visit) -> Iterator[Finding]:
     if execution is None:
         start_unwinding(visit.host, seen, machine, dead)
         yield visit.found("unwinding_ended" if dead else "unwinding_missing", "started", name)
+
+
+def _words(visit: Visit) -> Iterator[Finding]:
+    """The unwinding that waits for a person who has said their word by now."""
+    if not needs_word(visit.host, visit.seen) and wake(visit.host, visit.journal):
+        yield visit.found("decision_unsent", "sent", "the unwinding")
 
 
 def _decisions(visit: Visit) -> Iterator[Finding]:
@@ -238,5 +244,5 @@ def _freed(seen: Snapshot) -> Change[None]:
 
 _Check = Callable[[Visit], Iterator[Finding]]
 _ENDED: tuple[_Check, ...] = (_listed, _counters)
-_UNWINDING: tuple[_Check, ...] = (_unwinding, _listed)
+_UNWINDING: tuple[_Check, ...] = (_unwinding, _words, _listed)
 _OPEN: tuple[_Check, ...] = (_execution, _decisions, _wakes, _children, _parent, _listed, _counters, _gates)
