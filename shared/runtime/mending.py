@@ -18,8 +18,10 @@ from shared.ledger.record import replace
 from shared.ledger.records import Amount
 from shared.runtime.audit import at_rest, counted, differences
 from shared.runtime.children import answer_parent, living
+from shared.runtime.denials import is_over
 from shared.runtime.ending import execution_name, following, request, start_unwinding, wake
 from shared.runtime.finalise import give_up
+from shared.runtime.gates import expire_again
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Snapshot
 from shared.runtime.outbox import deliver
@@ -146,13 +148,16 @@ def _decisions(visit: Visit) -> Iterator[Finding]:
 
 
 def _gates(visit: Visit) -> Iterator[Finding]:
-    """Open gates whose next reminder or tier is due, and those whose letters nobody writes.
+    """Open gates whose next reminder or tier is due, or whose end no token brings; whose letters nobody writes.
 
     What is written down here the table's stream announces, and the function that writes letters hears of it. A later
     visit announces it once more where that was lost.
     """
     seen, now = visit.seen, visit.host.clock.now()
     for gate in seen.gates():
+        if is_over(gate, now) and expire_again(visit.host, visit.journal, gate.path):
+            yield visit.found("gate_due", "expired", gate.path)
+            continue
         moment = due(gate)
         if moment is not None and moment <= now:
             done = visit.journal.transact(visit.journal.read([gate.sk]), partial(advance, path=gate.path, now=now))[0]
