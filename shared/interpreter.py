@@ -210,6 +210,10 @@ def walk_finish() -> Generator[Effect, Any, bool]:
     return True
 
 
+_WAITING = "unwinding:"
+_WORD = Do("word", "", token=_WAITING)
+
+
 def walk_unwinding() -> Generator[Effect, Any, bool]:
     """End a run that must not go on: answer and wait, ask about calls in doubt, compensate, write the end."""
     while True:
@@ -223,7 +227,7 @@ def walk_unwinding() -> Generator[Effect, Any, bool]:
         else:
             if answer["action"] == "done":
                 return True
-            yield Sleep(answer["seconds"])
+            yield _WORD if answer["action"] == "word" else Sleep(answer["seconds"])
 
 
 # --- which step begins when --------------------------------------------------------------------------------------

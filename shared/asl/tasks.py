@@ -57,7 +57,7 @@ _ENTRY: Mapping[str, Any] = {
     "entered.$": "$$.State.EnteredTime",
     "retry.$": "$$.State.RetryCount",
 }
-_TOKEN = {"token.$": "$$.Task.Token"}
+TOKEN = {"token.$": "$$.Task.Token"}
 _ERROR = {"error.$": "$.error"}
 _DECISION = {"action": "$.Payload.action", "seconds": "$.Payload.seconds"}
 
@@ -105,7 +105,7 @@ class Steps:
         select = ("route",) if reads else own.select
         return Task(
             own.function,
-            self._payload(own.op, step) | (_TOKEN if own.parks else {}),
+            self._payload(own.op, step) | (TOKEN if own.parks else {}),
             math.ceil(own.timeout) + MARGIN,
             following,
             parks=own.parks,
@@ -127,12 +127,12 @@ class Steps:
 
     def awaiting(self, step: str, following: str | None) -> Task:
         """Return the task that parks until the step may start; after a year without that it registers again."""
-        asks = self._payload("await", step) | _TOKEN
+        asks = self._payload("await", step) | TOKEN
         return Task(CONTROL_FUNCTION, asks, YEAR, following, parks=True, retry=CONTROL_RETRY)
 
     def slot(self, step: str) -> Task:
         """Return the task that parks until the step has a slot."""
-        asks = self._payload("slot", step) | _TOKEN
+        asks = self._payload("slot", step) | TOKEN
         return Task(CONTROL_FUNCTION, asks, YEAR, self.labels[step], parks=True, retry=CONTROL_RETRY)
 
     def entry(self, step: str) -> str:
@@ -162,7 +162,7 @@ class Steps:
         return states
 
     def _standby(self, step: str, template: str) -> Task:
-        asks = self._payload("slot", step) | _TOKEN | {"template": template}
+        asks = self._payload("slot", step) | TOKEN | {"template": template}
         following = names.fallback(self.labels[step])
         return Task(CONTROL_FUNCTION, asks, YEAR, following, parks=True, retry=CONTROL_RETRY)
 
@@ -193,7 +193,7 @@ class Steps:
     def _parked(self, step: str) -> Task:
         return Task(
             CONTROL_FUNCTION,
-            self._payload("park", step) | _TOKEN,
+            self._payload("park", step) | TOKEN,
             YEAR,
             names.cascaded(self.labels[step]),
             parks=True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.asl.states import Catcher, Choice, Machine, Succeed, Task, Wait
-from shared.asl.tasks import CONTROL_FUNCTION, CONTROL_TIMEOUT, RETRY, STEP_FUNCTION, payload, repeated
+from shared.asl.states import Catcher, Choice, Machine, Retrier, Succeed, Task, Wait
+from shared.asl.tasks import CONTROL_FUNCTION, CONTROL_TIMEOUT, RETRY, STEP_FUNCTION, TOKEN, payload, repeated
 
 CALL_TIMEOUT = 900
 """Seconds; no Lambda function runs longer. Source: Lambda quotas, "Function timeout"."""
@@ -15,13 +15,17 @@ _PATIENT = repeated(attempts=20, longest=300)
 
 
 _CALLS = ("compensate", "probe")
+_AFTER = (*((call, call) for call in (*_CALLS, "word")), ("done", "unwound"))
+DAY = 24 * 3600
+"""Seconds after which a machine that waits for a person's word looks by itself, should nobody have woken it."""
 
 
 def unwind_machine() -> dict[str, Any]:
     """Return the ASL of the unwind machine.
 
     It asks the control function again and again: ``wait`` some seconds, ``compensate`` a step, ``probe`` what became
-    of its call, or ``done``. A failure leads back to the question, since the step's record says what to do about it.
+    of its call, park until a person has said their ``word``, or ``done``. A failure leads back to the question, since
+    the step's record says what to do about it.
     """
     states = {
         "unwind": Task(
@@ -33,9 +37,18 @@ def unwind_machine() -> dict[str, Any]:
             result_path="$.unwind",
             retry=_PATIENT,
         ),
-        "decided": Choice("$.unwind.action", (*((call, call) for call in _CALLS), ("done", "unwound")), "wait"),
+        "decided": Choice("$.unwind.action", _AFTER, "wait"),
         "wait": Wait("$.unwind.seconds", "unwind"),
         **{call: _call(call) for call in _CALLS},
+        "word": Task(
+            CONTROL_FUNCTION,
+            payload("word") | TOKEN,
+            DAY,
+            "unwind",
+            parks=True,
+            retry=(Retrier(("States.Timeout",), attempts=0), *_PATIENT),
+            catch=(Catcher("unwind"),),
+        ),
         "unwound": Succeed(),
     }
     comment = "Ends a run that must not go on: waits for what is under way, asks, compensates, writes the last event."

@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shared.errors import TransientFailure
+from shared.runtime.denials import is_over
+from shared.runtime.gates import expire_again
 from shared.runtime.mailing import look
 from shared.runtime.scopes import scope_of
 from shared.runtime.tiers import due
@@ -21,6 +23,12 @@ TIER = "tier:"
 """What the names of these timers begin with; the gate's path follows."""
 AGAIN = 1_000
 """Milliseconds after which a gate is looked at again that could not be."""
+
+
+def next_of(gate: Gate) -> int | None:
+    """Return when (ms) a gate is to be looked at: for a reminder or a tier, or for its end where no token brings it."""
+    ends = gate.expires if gate.status == "open" and not gate.token else None
+    return min((moment for moment in (due(gate), ends) if moment is not None), default=None)
 
 
 class Tiers:
@@ -49,14 +57,16 @@ class Tiers:
         if run not in places.runs():
             return
         try:
-            self._again(run, path, look(self._engine.handlers.gates, places.journal(run), path))
+            expire_again(self._engine.handlers.gates, places.journal(run), path)
+            gate = look(self._engine.handlers.gates, places.journal(run), path)
+            self._again(run, path, None if gate and is_over(gate, self._engine.now()) else gate)
         except TransientFailure:
             LOG.warning("gate %s of run %s is looked at again: the store is busy", path, run, exc_info=True)
             self._engine.timer(run, f"{TIER}{path}", self._engine.now() + AGAIN)
         places.leave(run)
 
     def _again(self, run: str, path: str, gate: Gate | None) -> None:
-        moment = due(gate) if gate else None
+        moment = next_of(gate) if gate else None
         if moment is not None and self._set.get((run, path)) != moment:
             self._set[run, path] = moment
             self._engine.timer(run, f"{TIER}{path}", moment)

@@ -20,6 +20,7 @@ class Gate(Record):
     number of the one that began last, at ``since`` (ms); ``roles`` and ``recipients`` are of all that have begun. Each
     tier is reminded once, ``remind_after`` (ms) after it began: ``reminded`` says when. ``to_ask`` and ``to_remind``
     are still to be written to; one process does, until ``mailing_until`` (ms). ``silent`` = nobody is written to.
+    People have ``timeout`` (ms) to decide, from when they are asked.
     """
 
     NESTED: ClassVar[dict[str, type]] = {"arguments": Value, "show": Value, "edit": Value, "changes": Value}
@@ -44,6 +45,7 @@ class Gate(Record):
     excluded: str | None = None
     opened: int = 0
     expires: int = 0
+    timeout: int = 0
     decided: int | None = None
     by: str | None = None
     note: str = ""

@@ -31,7 +31,7 @@ class Failure:
 
     ``uncertain`` = its call may have had its effect all the same. ``pause`` is why it pauses its step in any case.
     ``level`` and ``dimension`` say which limit refused, ``wanted`` (nano-USD, tokens, steps, ms) what was asked of it.
-    ``held`` = a circuit breaker kept it from its call.
+    ``held`` = a circuit breaker kept it from its call. ``final`` = it fails what its step belongs to in any case.
     """
 
     error_class: str
@@ -43,6 +43,7 @@ class Failure:
     dimension: str | None = None
     wanted: int = 0
     held: bool = False
+    final: bool = False
 
 
 @frozen

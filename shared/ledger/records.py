@@ -247,10 +247,13 @@ class Step(Record):
 
 @frozen_record
 class Park(Record):
-    """A registered task token: an await or a paused step. ``answer`` is what was sent, once somebody settled it."""
+    """A registered task token: an await, a paused step, or a run's unwinding.
+
+    ``answer`` is what was sent, once somebody settled it.
+    """
 
     path: str
-    kind: Literal["await", "pause", "event", "child", "slot"]
+    kind: Literal["await", "pause", "event", "child", "slot", "unwinding"]
     token: str = ""
     entry: str = ""
     answer: str | None = None

@@ -143,6 +143,8 @@ def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
     if gate and gate.status == "open" and not closed(seen, visit.task.scope):
         return _open_gate(case, gate, visit)
     case = _given_up(case, visit)
+    if case.step.failure and case.step.failure.final:
+        return _fail(case, visit, case.step.failure)
     return _in_failed_item(case, visit) if closed(seen, visit.task.scope) else _after_failure(case, visit)
 
 

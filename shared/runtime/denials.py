@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 from shared.errors import Conflict
 from shared.ids import sha256
 from shared.ledger.records import Failure
-from shared.manifest import YEAR
 from shared.runtime import protocol
 from shared.runtime.journal import Note
 from shared.runtime.protocol import NEEDS_APPROVAL
 from shared.runtime.scopes import FALLBACK, closed, scope_of
 from shared.runtime.tiers import asked_anew, begun
+from shared.runtime.votes import EXPIRY
 
 if TYPE_CHECKING:
     from shared.ledger.records import Call, Gate, Head, Record, Run, Step
+    from shared.manifest import StepPlan
     from shared.runtime.journal import Snapshot
 
 
@@ -84,7 +85,7 @@ def ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record, 
         entry=f"{seen.head.epoch:06d}{gate.entry[6:]}",  # or a resumed run would not find what it asks
         token="",
         dispatch=dispatch,
-        expires=now + YEAR * 1000,
+        expires=now + (gate.timeout or gate.expires - gate.opened),
         mailed=(),
         votes=(),
         decided=None,
@@ -96,6 +97,7 @@ def ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record, 
     waiting = replace(step, status="waiting", retries=0, failure=None, reason=NEEDS_APPROVAL, proposed=None)
     head = replace(seen.head, waiting=seen.head.waiting + 1)
     data = {"approves": gate.approves, "digest": gate.digest, "roles": list(asked.roles), "dispatch": asked.dispatch}
+    data |= {"expires": asked.expires}
     return "", (head, waiting, asked), (Note("gate_opened", gate.path, None, data),)
 
 
@@ -129,8 +131,40 @@ def decided_again(run: Run, head: Head, step: Step, gate: Gate) -> tuple[tuple[R
     if gate.status == "approved":
         return (head, replace(_as_approved(run, step, gate), status="retrying", reason=None)), ()
     failure = Failure("rejected", f"Its new approval was {gate.status} by {gate.by}.")
-    note = Note("step_failed", step.path, step.attempt, {"error": {"class": "rejected", "message": failure.message}})
-    return (head, replace(step, status="failed", failure=failure, reason=None)), (note,)
+    failed = replace(step, status="failed", failure=failure, reason=None)
+    return (head, failed), (_rejected(step, failure),)
+
+
+def is_over(gate: Gate, now: int) -> bool:
+    """Tell whether the time of a gate that was asked once more is over: it has no token whose time-out ends it."""
+    return gate.status == "open" and not gate.token and now >= gate.expires
+
+
+def expired_again(
+    seen: Snapshot, path: str, plan: StepPlan, now: int
+) -> tuple[str, tuple[Record, ...], tuple[Note, ...]]:
+    """Return what follows when nobody has decided in time: whose step goes on, the records, and the events; or nothing.
+
+    The step fails as rejected, unless its gate's ``on_expiry`` says that it pauses, or fails what it belongs to.
+    ``approve`` rejects too: what cannot be undone is not called once more without a person.
+    """
+    gate = seen.gate(path)
+    step = asks_again(seen, gate) if gate and is_over(gate, now) else None
+    if gate is None or step is None or seen.head.ended or seen.head.unwinding:
+        return "", (), ()
+    expired = replace(gate, status="expired", decided=now, by=EXPIRY, tenant_pending=None)
+    head, rule = replace(seen.head, waiting=seen.head.waiting - 1), plan.spec["on_expiry"]
+    text = f"Nobody decided on its new approval within {plan.timeout:g} s."
+    pause = "step_error" if rule == "pause" else None
+    failure = Failure("rejected", text, pause=pause, final=rule == "fail")
+    told = {"decision": "expired", "by": EXPIRY, **({"tier": gate.tier} if gate.tiers else {})}
+    notes = (Note("gate_decided", path, None, told), _rejected(step, failure))
+    return step.path, (head, replace(step, status="failed", failure=failure, reason=None), expired), notes
+
+
+def _rejected(step: Step, failure: Failure) -> Note:
+    error = {"class": "rejected", "message": failure.message}
+    return Note("step_failed", step.path, step.attempt, {"error": error})
 
 
 def _as_approved(run: Run, step: Step, gate: Gate) -> Step:

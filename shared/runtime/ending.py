@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from shared.runtime.journal import Journal
 
 
+UNWINDING = "/unwinding"
+"""Under which the execution that unwinds a run registers its token: no step has such a path."""
 REASON_BYTES = 400
 """Longest reason on the head, which stays below 1 KB whatever people write."""
 
@@ -72,6 +74,12 @@ def start_unwinding(host: Host, seen: Snapshot, unwind_machine: str, dead: str =
     name = following(name, dead) if dead else name
     # Compensations are named by their whole paths, also those of a part, whose own graph stands inside others.
     host.engine.start(unwind_machine, name, {**execution_input(seen), "scope": ""})
+
+
+def wake(host: Host, journal: Journal) -> bool:
+    """Let the execution that unwinds a run look again, if it waits for a person's word. Returns whether it did."""
+    park = journal.read([f"PARK#{UNWINDING}"]).park(UNWINDING)
+    return park is not None and host.engine.succeed(park.token, {})
 
 
 def execution_name(seen: Snapshot) -> str:

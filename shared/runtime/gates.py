@@ -10,7 +10,7 @@ from shared.errors import Conflict, Forbidden, NotFound, StepFailure, TransientF
 from shared.ledger.records import Failure, Gate, Head, Step
 from shared.redaction import redacted_text
 from shared.runtime import protocol
-from shared.runtime.denials import asks_again, decided_again, request_id
+from shared.runtime.denials import asks_again, decided_again, expired_again, is_over, request_id
 from shared.runtime.edits import edit
 from shared.runtime.host import Host, plan_of
 from shared.runtime.joins import verdict
@@ -118,6 +118,7 @@ def _request(host: GateHost, task: Task, manifest: Manifest, plan: StepPlan, see
         quorum=plan.spec.get("quorum", 1),
         opened=now,
         expires=now + int(plan.timeout * 1000),
+        timeout=int(plan.timeout * 1000),
     )
 
 
@@ -314,6 +315,27 @@ def _refuse(head: Head, gate: Gate, word: Word, now: int, changed: Edit | None) 
     shown = word.digest if word.changes is None else changed and changed.of
     if shown != gate.digest and (shown is not None or word.changes is not None):
         raise Conflict("What would run is not what was shown. Look at it again.", code="digest_mismatch")
+
+
+def expire_again(host: Host, journal: Journal, path: str) -> bool:
+    """End a gate that was asked once more, and that nobody has decided in time, as its definition says.
+
+    No token's time-out does. Returns whether its time was over.
+    """
+    seen = _read_gate(journal, path)
+    gate = seen.gate(path)
+    if gate is None or not is_over(gate, host.clock.now()):
+        return False
+    plan = plan_of(host.definitions.manifest(seen.run.workflow, seen.run.version), path)
+
+    def decide(again: Snapshot) -> Change[bool]:
+        parked, records, notes = expired_again(again, path, plan, host.clock.now())
+        answer = (answered(again, parked, "recheck"),) if parked else ()
+        return Change(bool(parked), (*records, *answer), notes)
+
+    over, after = journal.transact(seen, decide)
+    send_word(host, after, f"{scope_of(path)}{gate.approves}")
+    return over
 
 
 def answer(host: Host, gate: Gate) -> bool:

@@ -18,8 +18,10 @@ from shared.ledger.record import replace
 from shared.ledger.records import Amount
 from shared.runtime.audit import at_rest, counted, differences
 from shared.runtime.children import answer_parent, living
-from shared.runtime.ending import execution_name, following, request, start_unwinding
+from shared.runtime.denials import is_over
+from shared.runtime.ending import execution_name, following, request, start_unwinding, wake
 from shared.runtime.finalise import give_up
+from shared.runtime.gates import expire_again
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Snapshot
 from shared.runtime.outbox import deliver
@@ -28,7 +30,7 @@ from shared.runtime.scopes import AWAIT, closed
 from shared.runtime.settle import over
 from shared.runtime.task import run_task
 from shared.runtime.tiers import advance, due, is_forgotten
-from shared.runtime.unwinding import BATCH
+from shared.runtime.unwinding import BATCH, needs_word
 
 if TYPE_CHECKING:
     from shared.ledger.records import Ending, Park
@@ -132,6 +134,12 @@ def _unwinding(visit: Visit) -> Iterator[Finding]:
         yield visit.found("unwinding_ended" if dead else "unwinding_missing", "started", name)
 
 
+def _words(visit: Visit) -> Iterator[Finding]:
+    """The unwinding that waits for a person who has said their word by now."""
+    if not needs_word(visit.host, visit.seen) and wake(visit.host, visit.journal):
+        yield visit.found("decision_unsent", "sent", "the unwinding")
+
+
 def _decisions(visit: Visit) -> Iterator[Finding]:
     """Decided gates and answered parks whose tokens are still waited for."""
     for record in (*visit.seen.gates(), *visit.seen.parks()):
@@ -140,13 +148,16 @@ def _decisions(visit: Visit) -> Iterator[Finding]:
 
 
 def _gates(visit: Visit) -> Iterator[Finding]:
-    """Open gates whose next reminder or tier is due, and those whose letters nobody writes.
+    """Open gates whose next reminder or tier is due, or whose end no token brings; whose letters nobody writes.
 
     What is written down here the table's stream announces, and the function that writes letters hears of it. A later
     visit announces it once more where that was lost.
     """
     seen, now = visit.seen, visit.host.clock.now()
     for gate in seen.gates():
+        if is_over(gate, now) and expire_again(visit.host, visit.journal, gate.path):
+            yield visit.found("gate_due", "expired", gate.path)
+            continue
         moment = due(gate)
         if moment is not None and moment <= now:
             done = visit.journal.transact(visit.journal.read([gate.sk]), partial(advance, path=gate.path, now=now))[0]
@@ -238,5 +249,5 @@ def _freed(seen: Snapshot) -> Change[None]:
 
 _Check = Callable[[Visit], Iterator[Finding]]
 _ENDED: tuple[_Check, ...] = (_listed, _counters)
-_UNWINDING: tuple[_Check, ...] = (_unwinding, _listed)
+_UNWINDING: tuple[_Check, ...] = (_unwinding, _words, _listed)
 _OPEN: tuple[_Check, ...] = (_execution, _decisions, _wakes, _children, _parent, _listed, _counters, _gates)

@@ -14,7 +14,7 @@ from shared.runtime.maps import collect_map, enter_map
 from shared.runtime.parking import await_step, park_step, take_slot
 from shared.runtime.parts import run_part, split_map, turn_segment
 from shared.runtime.turns import next_turn
-from shared.runtime.unwinding import unwind
+from shared.runtime.unwinding import await_word, unwind
 from shared.runtime.waits import wait, wait_for_event
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ OPERATIONS: dict[str, Callable[[Host, Task], Any]] = {
     "await": await_step,
     "park": park_step,
     "slot": take_slot,
+    "word": await_word,
     "finish": finish,
 }
 ENDING = {"cascade": cascade, "unwind": unwind}

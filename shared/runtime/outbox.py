@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shared.ledger.records import Gate, Head, Park, revive
 from shared.runtime.cascade import act
 from shared.runtime.deadletters import redriven
-from shared.runtime.ending import start_unwinding
+from shared.runtime.ending import start_unwinding, wake
 from shared.runtime.gates import answer
 from shared.runtime.journal import Journal
 from shared.runtime.runs import execute
@@ -43,11 +43,13 @@ def deliver(host: Host, record: Gate | Park) -> bool:
 
 def _start(host: Host, pk: str, unwind_machine: str) -> None:
     """Start what the head, as it is now, says must run: the unwinding, or an execution that has done nothing yet."""
-    seen = Journal.at(host.store, host.clock, pk).read(["RUN"])
+    journal = Journal.at(host.store, host.clock, pk)
+    seen = journal.read(["RUN"])
     if seen.head.ended:
         return
     if seen.head.unwinding:
         start_unwinding(host, seen, unwind_machine)
+        wake(host, journal)
     elif seen.head.seq == seen.head.began:
         if seen.head.epoch > 1:
             redriven(host.store, pk)

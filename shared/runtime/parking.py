@@ -19,7 +19,7 @@ from shared.runtime import protocol
 from shared.runtime.cascade import act
 from shared.runtime.deadletters import letter_of
 from shared.runtime.denials import ask_again, deny
-from shared.runtime.ending import begin, request, start_unwinding
+from shared.runtime.ending import begin, request, start_unwinding, wake
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.notes import completed
@@ -119,6 +119,7 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     seen = journal.read(_resume_keys(task.path, plan))
     if _is_repeated(journal, seen, task.path, order):
         send_word(host, seen, task.path)
+        wake(host, journal)
         return seen
     now = host.clock.now()
     if order.action == "fail":
@@ -134,6 +135,7 @@ def resume_step(host: Host, task: Task, order: Order, unwind_machine: str) -> Sn
     send_word(host, after, task.path)
     if after.head.unwinding:
         start_unwinding(host, after, unwind_machine)
+        wake(host, journal)
     return after
 
 

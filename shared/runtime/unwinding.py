@@ -9,11 +9,12 @@ from shared.budget.tenant import give_back
 from shared.ledger.records import Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent, is_late, living, stop_child
-from shared.runtime.ending import begin, start_unwinding
+from shared.runtime.ending import UNWINDING, begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.probing import next_probe
 from shared.runtime.proposals import is_proposed
 from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE, is_apart
+from shared.runtime.settle import register
 
 if TYPE_CHECKING:
     from shared.runtime.host import Host
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 CHILD_PAUSE = 2
 """Seconds before looking again whether a child run has ended."""
-PATIENCE = 1800
-"""Longest single wait (s) of the unwind machine before it looks again."""
+PATIENCE = 300
+"""Longest single wait (s) of the unwind machine for a probe: a person may say sooner what became of the call."""
 BATCH = 30
 """Gates, and steps, changed in one transaction: with their events it stays below DynamoDB's 100 items."""
 _ASLEEP = frozenset({"ready", "waiting", "paused", "retrying"})
@@ -33,7 +34,8 @@ UNDO_ATTEMPTS = 4
 def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
     """Do the next thing that unwinding needs.
 
-    Returns the action: ``wait`` with seconds, ``compensate`` or ``probe`` with a step, or ``done``.
+    Returns the action: ``wait`` with seconds, ``compensate`` or ``probe`` with a step, ``word`` when only a person can
+    say how it goes on, or ``done``.
     """
     journal = host.journal(task)
     seen = journal.read_all()
@@ -69,7 +71,7 @@ def _ask(host: Host, seen: Snapshot) -> dict[str, Any]:
     """Have the far side say what became of a call, where the definition tells how; else wait for a person's word."""
     found = next_probe(host.definitions.manifest(seen.run.workflow, seen.run.version), seen, host.clock.now())
     if found is None:
-        return _answer("wait", seconds=PATIENCE)
+        return _answer("word")
     step, pause = found
     return _answer("wait", seconds=min(PATIENCE, -(-pause // 1000))) if pause else _answer("probe", step=step.path)
 
@@ -84,7 +86,28 @@ def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:
         return _answer("wait", seconds=2**undoing.attempt)
     if undoing.status == "failed":
         journal.transact(seen, lambda again: _park_undo(again, undoing))
-    return _answer("wait", seconds=PATIENCE)
+    return _answer("word")
+
+
+def await_word(host: Host, task: Task) -> None:
+    """Park until a person has said how the unwinding goes on, or answer at once when it can go on already."""
+    park = Park(path=UNWINDING, kind="unwinding", token=task.token, entry=task.entry)
+    journal = host.journal(task)
+    valid, _ = register(journal, park, [])
+    if not needs_word(host, journal.read_all()):
+        host.engine.succeed(valid.token, {})
+
+
+def needs_word(host: Host, seen: Snapshot) -> bool:
+    """Tell whether a run that unwinds waits for a person, and for nothing else."""
+    if seen.head.ended or not seen.head.unwinding or seen.head.open:
+        return False
+    if any(step.status == "unknown" and not step.settled for step in seen.steps()):
+        manifest = host.definitions.manifest(seen.run.workflow, seen.run.version)
+        return next_probe(manifest, seen, host.clock.now()) is None
+    step = _next_compensation(seen)
+    undoing = seen.step(f"{step.path}{COMPENSATE}") if step else None
+    return undoing is not None and undoing.status in protocol.PARKED
 
 
 def _undo_again(seen: Snapshot, undoing: Step) -> Change[None]:
@@ -140,6 +163,8 @@ def _send(host: Host, seen: Snapshot, prefix: str, why: str) -> None:
         if gate.token and gate.path.startswith(prefix):
             host.engine.fail(gate.token, "Signalbox.Unwinding", why)
     for park in seen.parks():
+        if park.kind == "unwinding":
+            continue
         if park.token and park.path.startswith(prefix) and not (prefix and _keeps(seen, park)):
             _release(host, park, why)
 

@@ -131,10 +131,16 @@ class World:
         name = (f"machine:{self.unit.manifest.workflow}:1", f"{self.run}.{self.head.epoch}")
         return Execution(self, self.unit.asl, self.engine.executions[name])
 
-    def unwind(self) -> Execution:
+    def unwind(self, word: Callable[[], object] | None = None) -> Execution:
+        """Unwind the run; whenever that waits for a person, they say their ``word``, and it goes on at once."""
         from shared.compiler import unwind_machine  # noqa: PLC0415
 
-        return Execution(self, unwind_machine(), self.engine.executions[UNWIND, f"{self.run}.{self.head.epoch}"])
+        unwinding = Execution(self, unwind_machine(), self.engine.executions[UNWIND, f"{self.run}.{self.head.epoch}"])
+        while word and unwinding.waiting:
+            word()
+            assert self.engine.answers[-1][0] in unwinding.waiting, "the word woke nobody"
+            unwinding.go()
+        return unwinding
 
     @property
     def journal(self) -> Journal:

@@ -167,17 +167,13 @@ def test_what_a_compensation_costs_is_charged():
 def test_a_compensation_that_a_person_made_counts_as_made():
     w = made(tool("a", risk="reversible", spec=UNDO), tool("b", "a", on_error="fail"), do=failing("b", "undo"))
     w.start({})
-    sleep = w.clock.sleep
 
-    def later(seconds):
-        sleep(seconds)
-        if seconds == 1800:
-            with pytest.raises(Conflict):
-                resume_step(w.steps, task(w, "a/compensate"), Order("fail", "ops"), UNWIND)
-            resume_step(w.steps, task(w, "a/compensate"), Order("accept", "ops", result="by hand"), UNWIND)
+    def word():
+        with pytest.raises(Conflict):
+            resume_step(w.steps, task(w, "a/compensate"), Order("fail", "ops"), UNWIND)
+        resume_step(w.steps, task(w, "a/compensate"), Order("accept", "ops", result="by hand"), UNWIND)
 
-    w.clock.sleep = later
-    w.unwind()
+    w.unwind(word)
     assert statuses(w)["a"] == "compensated"
     check(w)
 
@@ -196,17 +192,14 @@ def test_a_call_that_may_have_happened_is_decided_before_a_cancelled_run_ends():
 
     w.tools._functions |= {"erp_post": post, "erp_find": down}
     w.start({"document": "Invoice"})
-    sleep, asked = w.clock.sleep, []
+    asked = []
 
-    def later(seconds):
-        sleep(seconds)
-        if seconds == 1800 and not asked:
-            asked.append(w.head.state)
-            order = Order("accept", "ops", result={"document": "D-1"})
-            resume_step(w.steps, invoice_task(w, "post"), order, UNWIND)
+    def word():
+        asked.append(w.head.state)
+        order = Order("accept", "ops", result={"document": "D-1"})
+        resume_step(w.steps, invoice_task(w, "post"), order, UNWIND)
 
-    w.clock.sleep = later
-    w.unwind()
+    w.unwind(word)
     assert asked == ["paused"]
     assert [arguments for name, arguments, _ in w.tools.calls if name == "erp_void"] == [{"document": "D-1"}]
     assert (w.head.state, w.records.step("post").status) == ("cancelled", "compensated")

@@ -334,15 +334,7 @@ def test_only_a_call_in_doubt_can_be_denied():
 def test_a_run_that_ends_is_told_that_a_call_did_not_happen():
     bank, w, _ = in_doubt()
     request(w.steps, w.journal, "cancelled", "by ops", UNWIND)
-    sleep = w.clock.sleep
-
-    def later(seconds):
-        sleep(seconds)
-        if w.records.step("pay").status == "unknown":
-            word(w, "did_not_happen", "pay")
-
-    w.clock.sleep = later
-    w.unwind()
+    w.unwind(lambda: word(w, "did_not_happen", "pay"))
     assert (w.head.ended, w.records.step("pay").status, len(bank.keys)) == ("cancelled", "failed", 1)
     check(w)
 

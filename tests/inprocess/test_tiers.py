@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from bodies import manifest, tool
 from house import FINANCE, House
 from shell import Shell
@@ -121,7 +122,8 @@ def test_a_killed_process_takes_its_timers_up_again_and_the_terminal_tells(tmp_p
     assert shell("approvals", "approve", run, "--as", "lena")["tier"] == 2
 
 
-def test_a_call_that_is_asked_for_once_more_is_reminded_of_as_well():
+def denied():
+    """Return a house where a payment was lost, did not happen, and is asked for once more."""
     spec = {**SPEC, "approves": "pay"}
     gate = StepPlan("g", "human_gate", (), dependents=("pay",), timeout=24.0 * HOUR, on_error="fail", spec=spec)
     call = {"tool": "pay", "with": {"sum": 5}, "compensate": None, "reconcile": None}
@@ -140,15 +142,29 @@ def test_a_call_that_is_asked_for_once_more_is_reminded_of_as_well():
     decide_gate(house.steps, house.journal, "g", Word("approved", FINANCE[0].email))
     house.go(600)
     assert house.step("pay").status == "unknown"
-    before = len(turns(house))
     task = Task("", "pay", "", house.run, house.tenant, "w", 1, 1, "", "", 0)
     resume_step(house.steps, task, Order("did_not_happen", "ops"), UNWIND)
     house.go(1)
+    return house
+
+
+def test_a_call_that_is_asked_for_once_more_is_reminded_of_as_well():
+    house = denied()
     assert house.journal.read(["GATE#g"]).gate("g").tier == 1
+    before = len(turns(house))
     until(house, 9)
     assert turns(house)[before:] == ["gate_reminded", "gate_escalated"]
     decide_gate(house.steps, house.journal, "g", Word("approved", FINANCE[0].email))
     assert house.go(1).head.ended == "completed"
+
+
+@pytest.mark.parametrize("reborn", [False, True])
+def test_one_that_nobody_approves_once_more_expires(reborn):
+    house = denied()
+    house = house.reborn() if reborn else house
+    house.go(25 * HOUR)
+    gate, step = house.journal.read(["GATE#g"]).gate("g"), house.step("pay")
+    assert (gate.status, step.failure.error_class) == ("expired", "rejected")
 
 
 def test_a_gate_that_could_not_be_looked_at_is_looked_at_again_and_other_runs_go_on():

@@ -34,7 +34,7 @@ PATIENCE = 30.0
 
 Not of the clock: a process that gets no core is not stuck.
 """
-BRIEF, UNWINDING = 30.0, 1800.0
+BRIEF, UNWINDING = 30.0, 300.0
 """Seconds that a run may sleep before people act, and that an unwinding sleeps at most."""
 ROUNDS = 200
 
