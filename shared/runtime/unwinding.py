@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from shared.runtime.host import Host
     from shared.runtime.task import Task
 
-CHILD_PAUSE = 2
-"""Seconds before looking again whether a child run has ended."""
+CHILD_PAUSE, LONGEST_CHILD_PAUSE = 2, 60
+"""First and longest pause (s) before looking again whether a child run has ended."""
 PATIENCE = 300
 """Longest single wait (s) of the unwind machine for a probe: a person may say sooner what became of the call."""
 BATCH = 30
@@ -59,12 +59,21 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
 def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: str) -> dict[str, Any] | None:
     """Return what is to be done while children, attempts or doubts are open; None = nothing is."""
     if end_children(host, seen, "", "cancelled", unwind_machine):
-        return _answer("wait", seconds=CHILD_PAUSE)
+        return _answer("wait", seconds=_until_child(host, journal, seen))
     if seen.head.open:
         return _answer("wait", seconds=_drain(host, journal, seen))
     if any(step.status == "unknown" and not step.settled for step in seen.steps()):
         return _ask(host, seen)
     return None
+
+
+def _until_child(host: Host, journal: Journal, seen: Snapshot) -> int:
+    """Return the pause (s) before looking at children again: a quarter of the time since this run's last event.
+
+    A child may wait for a person, for days; the history of the execution has an end.
+    """
+    last = journal.events(after=seen.head.seq - 1, limit=1)[0]
+    return min(max(CHILD_PAUSE, (host.clock.now() - last.at) // 4000), LONGEST_CHILD_PAUSE)
 
 
 def _ask(host: Host, seen: Snapshot) -> dict[str, Any]:
@@ -298,7 +307,7 @@ def _undo_child(host: Host, journal: Journal, seen: Snapshot, step: Step, unwind
         return 0
     # Another name than that of an execution which has unwound it before.
     start_unwinding(host, known, unwind_machine, dead=f"{known.run.id}.{known.head.epoch}.{_UNDOING}")
-    return CHILD_PAUSE
+    return _until_child(host, journal, seen)
 
 
 _UNDOING = 99

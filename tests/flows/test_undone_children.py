@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bodies import manifest, plan, refuse, said, tool, world
+from bodies import manifest, plan, refuse, said, task, tool, world
 from invariants import check
 from machine import UNWIND, Execution, World
 
@@ -12,6 +12,7 @@ from shared.manifest import Edge, Limits
 from shared.runtime.ending import request
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
+from shared.runtime.unwinding import unwind
 from shared.testing import FixedDefinitions
 
 ROOMS = (("child", "grandchild"), (Limits(usd=10**6, steps=20), Limits(usd=10**6, steps=9)))
@@ -139,3 +140,14 @@ def test_an_undone_child_runs_again_when_its_parent_is_resumed():
     first, again = [call.idempotency_key for _, given, call in kin.w.tools.calls if given["say"] == "c"]
     assert first != again
     kin.check()
+
+
+def test_who_waits_for_a_child_to_end_looks_less_and_less_often():
+    kin = Kin((sub("child"),), (plan("w", "wait", (), spec={"event": {"name": "go"}}, timeout=600.0),)).start()
+    request(kin.w.steps, kin.w.journal, "cancelled", "by ops", UNWIND)
+    pauses = []
+    for passed in (0, 40, 4000):
+        kin.w.clock.time += passed * 1000
+        pauses.append(unwind(kin.w.steps, task(kin.w, ""), UNWIND)["seconds"])
+    assert pauses == [2, 10, 60]
+    assert kin.go().w.head.ended == "cancelled"
