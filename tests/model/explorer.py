@@ -65,8 +65,9 @@ class Model:
         raise NotImplementedError
 
     def apply(self, world: Any, actor: Actor, operation: tuple[Any, ...]) -> tuple[Any, Any]:
-        """Apply one atomic operation; return the next world and the answer."""
-        raise NotImplementedError
+        """Apply one atomic operation, the method of its name; return the next world and the answer."""
+        name, *arguments = operation
+        return getattr(self, name.replace(" ", "_"))(world, actor, *arguments)
 
     def returned(self, world: Any, actor: Actor, value: Any) -> Any:
         """The actor's program has ended with a value; return what the engine makes of it."""
@@ -158,6 +159,11 @@ class Exploration:
             repeated = State(again[0], _told(actors, place, again[1]), faults - 1)
             label = f"{name} {value}, answer lost, repeated -> {again[1]}"
             yield Move(label, repeated, optional=True, act=("repeated", actor, value, again[1]))
+
+
+def put(items: tuple[Any, ...], index: int, **changes: Any) -> tuple[Any, ...]:
+    """Return named tuples with one of them changed."""
+    return (*items[:index], items[index]._replace(**changes), *items[index + 1 :])
 
 
 def _told(actors: tuple[Actor, ...], place: int, answer: Any) -> tuple[Actor, ...]:

@@ -8,7 +8,7 @@ are enough.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.model.explorer import Actor, Model, Move, State
 
@@ -84,10 +84,6 @@ class Gate(Model):
         return ""
 
     # Operations
-
-    def apply(self, world: World, actor: Actor, operation: tuple[Any, ...]):
-        name, *arguments = operation
-        return getattr(self, name)(world, actor, *arguments)
 
     def open(self, world: World, actor: Actor):
         if world.token > actor.attempt:

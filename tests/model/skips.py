@@ -69,10 +69,6 @@ class Skips(Model):
             yield ("send", actor.attempt)
         return "parked"
 
-    def apply(self, world: World, actor: Actor, operation: tuple[Any, ...]):
-        name, *arguments = operation
-        return getattr(self, name)(world, actor, *arguments)
-
     def settled(self, world: World, actor: Actor, *names: str):
         return world, world.settled.issuperset(names)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.model.explorer import LOST, Actor, Model, Move, State
+from tests.model.explorer import LOST, Actor, Model, Move, State, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +52,10 @@ class World(NamedTuple):
     token: int = 0
 
     def step(self, index: int, **changes: Any) -> World:
-        return self._replace(steps=_put(self.steps, index, self.steps[index]._replace(**changes)))
+        return self._replace(steps=put(self.steps, index, **changes))
 
     def task(self, index: int, **changes: Any) -> World:
-        return self._replace(tasks=_put(self.tasks, index, self.tasks[index]._replace(**changes)))
+        return self._replace(tasks=put(self.tasks, index, **changes))
 
     def event(self) -> World:
         return self._replace(seq=self.seq + 1, log=self.log | {self.seq + 1})
@@ -68,10 +68,6 @@ class World(NamedTuple):
 
     def charge(self) -> World:
         return self._replace(reserved=self.reserved - 1, spent=self.spent + 1, open=self.open - 1)
-
-
-def _put(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
-    return (*items[:index], item, *items[index + 1 :])
 
 
 class Protocol(Model):
@@ -111,10 +107,6 @@ class Protocol(Model):
         return "parked"
 
     # Operations
-
-    def apply(self, world: World, actor: Actor, operation):
-        name, *arguments = operation
-        return getattr(self, name.replace(" ", "_"))(world, actor, *arguments)
 
     def call(self, world: World, actor: Actor, fence: int):
         index = self.index(actor)
