@@ -62,6 +62,7 @@ def resume(  # noqa: PLR0913 - options
     """
     if action not in {None, *_ACTIONS}:
         raise typer.BadParameter(f"use {_ACTIONS_SHOWN}", param_hint="--action")
+    action = action or ("accept" if result is not None else None)
     if (action == "accept") != (result is not None):
         raise typer.BadParameter("goes with --action accept, and accept needs it", param_hint="--result")
     api = target(url, token, in_process=in_process, about=run)

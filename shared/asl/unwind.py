@@ -16,7 +16,7 @@ _PATIENT = repeated(attempts=20, longest=300)
 
 _CALLS = ("compensate", "probe")
 _AFTER = (*((call, call) for call in (*_CALLS, "word")), ("done", "unwound"))
-DAY = 24 * 3600
+WORD_TIMEOUT = 24 * 3600
 """Seconds after which a machine that waits for a person's word looks by itself, should nobody have woken it."""
 
 
@@ -40,19 +40,17 @@ def unwind_machine() -> dict[str, Any]:
         "decided": Choice("$.unwind.action", _AFTER, "wait"),
         "wait": Wait("$.unwind.seconds", "unwind"),
         **{call: _call(call) for call in _CALLS},
-        "word": Task(
-            CONTROL_FUNCTION,
-            payload("word") | TOKEN,
-            DAY,
-            "unwind",
-            parks=True,
-            retry=(Retrier(("States.Timeout",), attempts=0), *_PATIENT),
-            catch=(Catcher("unwind"),),
-        ),
+        "word": _word(),
         "unwound": Succeed(),
     }
     comment = "Ends a run that must not go on: waits for what is under way, asks, compensates, writes the last event."
     return Machine("unwind", states, comment).to_json()
+
+
+def _word() -> Task:
+    retry = (Retrier(("States.Timeout",), attempts=0), *_PATIENT)
+    asks, catch = payload("word") | TOKEN, (Catcher("unwind"),)
+    return Task(CONTROL_FUNCTION, asks, WORD_TIMEOUT, "unwind", parks=True, retry=retry, catch=catch)
 
 
 def _call(op: str) -> Task:

@@ -249,7 +249,8 @@ def check_approval(plan: StepPlan, task: Task, seen: Snapshot, call: Call, argum
     if gate.status != "approved" or not same:
         raise ApprovalMismatch(
             f"Step {plan.id} would call {call.tool} with arguments {call.digest[:12]}, dispatch {call.dispatch}, but "
-            f"gate {gate.step} is {gate.status} for {gate.tool} with {gate.digest[:12]}, dispatch {gate.dispatch}.",
+            f"gate {gate.step} is {gate.status} for {gate.tool} with {gate.digest[:12]}, dispatch {gate.dispatch}. "
+            "Resume it with retry to ask for a new approval.",
             arguments,
         )
 

@@ -80,7 +80,7 @@ def ask_again(seen: Snapshot, step: Step, now: int) -> tuple[str, tuple[Record, 
     gate, dispatch = _of_what_would_run(gate, step), _next_dispatch(step)
     asked = replace(
         begun(gate, now),
-        id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(dispatch), *_anew_for(step)),
+        id=request_id(seen.run.id, gate.path, str(seen.head.epoch), str(dispatch), str(seen.head.seq)),
         status="open",
         entry=f"{seen.head.epoch:06d}{gate.entry[6:]}",  # or a resumed run would not find what it asks
         token="",
@@ -115,9 +115,10 @@ def _of_what_would_run(gate: Gate, step: Step) -> Gate:
     return replace(gate, arguments=step.proposed, digest=step.proposed.digest, changes=None, edited="")
 
 
-def _anew_for(step: Step) -> tuple[str, ...]:
-    """Return what tells a request for other arguments of the same dispatch from the one before."""
-    return (step.proposed.digest,) if step.proposed else ()
+def needs_approval(seen: Snapshot, step: Step) -> bool:
+    """Tell whether a parked step needs a new approval to go on: its last is of something else, or was not given."""
+    refused = any(one.approves == step.step and one.status not in {"open", "approved"} for one in seen.gates())
+    return step.proposed is not None or (refused and step.status == "paused")
 
 
 def asks_again(seen: Snapshot, gate: Gate) -> Step | None:

@@ -220,6 +220,8 @@ def _resumed(step: ToldStep, data: Mapping[str, Any]) -> ToldStep:
     """Return a step after a person's word. What did not happen is made anew as another call, or asked for first."""
     if data["action"] == "did_not_happen":
         return replace(step, status=None, retries=None, call={})
+    if data.get("asks"):  # for an approval: the step waits for it
+        return replace(step, status="waiting", retries=0)
     if data["action"] == "retry":
         return replace(step, status="retrying", retries=0)
     return replace(step, status="failed" if data["action"] == "fail" else None)

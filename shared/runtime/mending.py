@@ -30,7 +30,7 @@ from shared.runtime.scopes import AWAIT, closed
 from shared.runtime.settle import over
 from shared.runtime.task import run_task
 from shared.runtime.tiers import advance, due, is_forgotten
-from shared.runtime.unwinding import BATCH, needs_word
+from shared.runtime.unwinding import BATCH, UNDOING, needs_word
 
 if TYPE_CHECKING:
     from shared.ledger.records import Ending, Park
@@ -126,6 +126,10 @@ def _unwinding(visit: Visit) -> Iterator[Finding]:
     seen, machine, first = visit.seen, visit.unwind_machine, execution_name(visit.seen)
     name, dead = first, ""
     execution = visit.host.engine.describe(machine, name)
+    if execution is None:  # a child that is undone with its parent ends once more
+        again = following(first, f"{first}.{UNDOING}")
+        execution = visit.host.engine.describe(machine, again)
+        name = again if execution else first
     while execution and execution.status != "running":
         name, dead = following(first, name), name
         execution = visit.host.engine.describe(machine, name)

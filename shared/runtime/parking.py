@@ -18,7 +18,7 @@ from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.cascade import act
 from shared.runtime.deadletters import letter_of
-from shared.runtime.denials import ask_again, deny
+from shared.runtime.denials import ask_again, deny, needs_approval
 from shared.runtime.ending import begin, request, start_unwinding, wake
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
@@ -200,7 +200,7 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     step, beside = parked(seen, path, order.action), seen.step(f"{path}{FALLBACK}")
     head = replace(seen.head, paused=seen.head.paused - 1)
     run, head, step = raised(seen.run, head, step, order.more.amounts) if order.more else ((), head, step)
-    if order.action == "did_not_happen" or (order.action == "retry" and step.proposed):
+    if order.action == "did_not_happen" or (order.action == "retry" and needs_approval(seen, step)):
         return _called_anew(seen.with_({"HEAD": head}), step, run, order, now)
     if order.action == "fail":
         return _failed(seen.with_({"HEAD": head}), step, run, order, now)
@@ -249,9 +249,9 @@ def _called_anew(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order,
     """Let a call be made that has not happened, or ask for the approval of one that is not what was approved."""
     denied = order.action == "did_not_happen"
     answer, records, notes = deny(seen, step, order.by, now) if denied else ask_again(seen, step, now)
-    parked = (answered(seen, step.path, answer),) if answer else ()
-    note = Note("step_resumed", step.path, None, order.told)
-    return Change(None, (*records, *parked, *run), (note, *notes))
+    park = (answered(seen, step.path, answer),) if answer else ()
+    note = Note("step_resumed", step.path, None, _told(order) | ({} if denied else {"asks": True}))
+    return Change(None, (*records, *park, *run), (note, *notes))
 
 
 def answered(seen: Snapshot, path: str, answer: str) -> Park:

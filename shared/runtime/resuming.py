@@ -76,12 +76,11 @@ def resume_run(host: Host, journal: Journal, asked: Resume) -> Snapshot:
 
 
 def _is_repeated(journal: Journal, seen: Snapshot, asked: Resume) -> bool:
-    """Tell whether this request has begun the epoch at hand: its caller did not hear of it."""
+    """Tell whether this request has begun an epoch of the run: its caller did not hear of it."""
     if asked.key is None or seen.head.epoch == 1:
         return False
-    return any(
-        event.data.get("key") == key_digest(asked.key) for event in journal.events(after=seen.head.began - 1, limit=1)
-    )
+    begun = (event for event in journal.events() if event.type == "run_resumed")
+    return any(event.data.get("key") == key_digest(asked.key) for event in begun)
 
 
 def _refuse(seen: Snapshot) -> None:
@@ -152,8 +151,19 @@ def void_approvals(journal: Journal, *, another: bool = False) -> Snapshot:
 
 
 def _spent(seen: Snapshot, *, another: bool) -> list[Gate]:
-    given = [gate for gate in seen.gates() if gate.status == "approved" and gate.approves]
-    return [gate for gate in given if _is_void(seen.records.get(_approved(gate)), another=another)]
+    asked = [gate for gate in seen.gates() if gate.approves]
+    return [gate for gate in asked if _is_lost(seen, gate) or _is_given_in_vain(seen, gate, another=another)]
+
+
+def _is_lost(seen: Snapshot, gate: Gate) -> bool:
+    """Tell whether a gate that was approved once was asked again in vain, so that its own step has completed."""
+    step, approved = seen.records.get(f"STEP#{gate.path}"), seen.records.get(_approved(gate))
+    done = isinstance(approved, Step) and kept(approved)
+    return gate.status != "approved" and isinstance(step, Step) and kept(step) and not done
+
+
+def _is_given_in_vain(seen: Snapshot, gate: Gate, *, another: bool) -> bool:
+    return gate.status == "approved" and _is_void(seen.records.get(_approved(gate)), another=another)
 
 
 def _approved(gate: Gate) -> str:

@@ -93,7 +93,7 @@ def enter(host: StepHost, task: Task, plan: StepPlan, path: str, seen: Snapshot)
 def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Journal, seen: Snapshot) -> Step:
     try:
         entry = enter(host, task, plan, path, seen)
-        _check_known(seen.step(path))
+        _check_known(path, seen.step(path))
         if entry.kind == "skip":
             return skipped(host, plan, path, entry.reason, journal, seen)
         if plan.type == "transform":
@@ -113,10 +113,10 @@ def _attempt(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Jou
     raise _not_opened(path, opening)
 
 
-def _check_known(step: Step | None) -> None:
+def _check_known(path: str, step: Step | None) -> None:
     """Refuse a call that may have happened in an earlier epoch, and was given up there. Raises UnknownOutcome."""
     if step and step.given_up:
-        raise UnknownOutcome("Whether its call happened was given up, and is not known: say what became of it.")
+        raise UnknownOutcome(f"Whether the call of {path} happened was given up. Say what became of it.")
 
 
 def _probed(host: StepHost, task: Task, plan: StepPlan, doubtful: Step, journal: Journal) -> Step:

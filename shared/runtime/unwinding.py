@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from shared.budget import rules
 from shared.budget.tenant import give_back
-from shared.ledger.records import Ending, Failure, Gate, Park, Step
+from shared.ledger.records import Amount, Ending, Failure, Gate, Park, Step
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent, is_late, living, stop_child
 from shared.runtime.ending import UNWINDING, begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
+from shared.runtime.notes import shown
 from shared.runtime.probing import next_probe
 from shared.runtime.proposals import is_proposed
 from shared.runtime.scopes import COMPENSATE, FALLBACK, PAUSE, is_apart
@@ -303,14 +305,15 @@ def _undo_child(host: Host, journal: Journal, seen: Snapshot, step: Step, unwind
         _, known = below.transact(known, lambda again: _reopened(again, ending, reason, late=is_late(host, seen)))
     if known.head.ended:
         undid = _counts(step) and any(inside.status == "compensated" for inside in known.steps())
-        journal.transact(seen, lambda again: _undone(again, step.path, undid=undid))
+        total = sum((inside.spent for inside in known.steps()), Amount())
+        journal.transact(seen, lambda again: _undone(again, step.path, total, undid=undid))
         return 0
     # Another name than that of an execution which has unwound it before.
-    start_unwinding(host, known, unwind_machine, dead=f"{known.run.id}.{known.head.epoch}.{_UNDOING}")
+    start_unwinding(host, known, unwind_machine, dead=f"{known.run.id}.{known.head.epoch}.{UNDOING}")
     return _until_child(host, journal, seen)
 
 
-_UNDOING = 99
+UNDOING = 99
 """Generation of the execution before that which undoes a child; nothing dies so often."""
 
 
@@ -319,14 +322,23 @@ def _counts(step: Step) -> bool:
     return is_apart(step) or (step.status == "completed" and step.by == "step")
 
 
-def _undone(seen: Snapshot, path: str, *, undid: bool) -> Change[None]:
+def _undone(seen: Snapshot, path: str, total: Amount, *, undid: bool) -> Change[None]:
+    """Record that a child has been undone, and charge what that has cost: it has used ``total`` by now."""
     step = seen.step(path)
     if step is None or step.undone == step.child or seen.head.ended:
         return Change(None)
-    fresh = replace(step, undone=step.child, status="compensated" if undid else step.status)
     if not undid:
-        return Change(None, (fresh,))
-    return Change(None, (fresh, *protocol.undone_around(path, seen)), (Note("step_compensated", path),))
+        return Change(None, (replace(step, undone=step.child),))
+    used = Amount(*(max(0, now - before) for now, before in zip(_parts(total), _parts(step.spent), strict=True)))
+    fresh = replace(step, undone=step.child, status="compensated", spent=step.spent + used, epoch=seen.head.epoch)
+    head, told = rules.give_back(seen.head, Amount(), used, 0), {"used": shown(used)} if used != Amount() else {}
+    return Change(
+        None, (head, fresh, *protocol.undone_around(path, seen)), (Note("step_compensated", path, None, told),)
+    )
+
+
+def _parts(amount: Amount) -> tuple[int, int, int]:
+    return amount.usd, amount.tokens, amount.steps
 
 
 _KEPT = frozenset({"completed", "stopped", "timed_out"})

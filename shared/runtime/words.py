@@ -70,16 +70,14 @@ def parked(seen: Snapshot, path: str, action: Resumption) -> Step:
     if step.status not in protocol.PARKED or step.settled:
         raise Conflict(f"Step {path} is {step.status}, not paused.", code="not_paused")
     found = possible(seen, step)
-    if action not in found and action != "did_not_happen":
-        raise _refusal(seen, step, action, found)
     if not found:
         raise _over(seen)
+    if action not in found and action != "did_not_happen":
+        raise _refusal(seen, step, action, found)
     return step
 
 
 def _refusal(seen: Snapshot, step: Step, action: Resumption, found: tuple[Resumption, ...]) -> Conflict:
-    if not found:
-        return _over(seen)
     if seen.head.unwinding:
         what = f"The run ends as {seen.head.unwinding}: of {step.path}, say {_listed(found)}."
         return Conflict(what, code="not_possible")

@@ -13,6 +13,7 @@ from shared.errors import Conflict, StepTimeout
 from shared.manifest import StepPlan
 from shared.runtime.gates import Word, decide_gate, expire_again
 from shared.runtime.mending import mend
+from shared.runtime.resuming import Resume, resume_run
 from shared.testing import FakeModels, FakeTools
 
 HOUR = 3600
@@ -86,13 +87,45 @@ def test_pause_pauses_the_step():
     check(w)
 
 
+@pytest.mark.parametrize("scope", ["", "each[0]/"])
+def test_a_step_whose_new_approval_was_not_given_is_asked_about_once_more_by_a_retry(scope):
+    w, calls, run = asked("pause", scope)
+    passes(w, 8.1)
+    run.go()
+    before = w.records.gate(f"{scope}g")
+    word(w, "retry", "pay", scope)
+    gate = w.records.gate(f"{scope}g")
+    assert (before.status, gate.status, gate.dispatch, w.head.state) == ("expired", "open", 2, "waiting_for_human")
+    assert gate.id != before.id
+    check(w)
+    decide_gate(w.steps, w.journal, f"{scope}g", Word("approved", "ben@example.test", request=gate.id))
+    assert (run.go().status, w.head.ended, len(calls)) == ("SUCCEEDED", "completed", 2)
+    check(w)
+
+
+@pytest.mark.parametrize("rule", ["reject", "fail"])
+def test_a_run_that_ended_without_its_new_approval_asks_for_it_when_it_is_resumed(rule):
+    w, calls, run = asked(rule, on_error="fail")
+    passes(w, 8.1)
+    run.go()
+    w.unwind()
+    assert w.head.ended == "failed"
+    resume_run(w.steps, w.journal, Resume("ops"))
+    run = w.execution()
+    gate = w.records.gate("g")
+    assert (gate.status, w.records.step("g").status) == ("open", "waiting")
+    decide_gate(w.steps, w.journal, "g", Word("approved", "ben@example.test", request=gate.id))
+    assert (run.go().status, len(calls)) == ("SUCCEEDED", 2)
+    check(w)
+
+
 def test_it_reminds_and_escalates_before_that():
     w, _, _ = asked(remind_after=2.0 * HOUR, escalate=[{"after": 4.0 * HOUR, "to": ["finance_lead"]}])
     assert ("gate_due", "reminded") in passes(w, 2.1)
     assert ("gate_due", "escalated") in passes(w, 2)
     assert ("gate_due", "expired") in passes(w, 4)
-    check_told = [event.data for event in w.journal.events() if event.type == "gate_decided"][-1]
-    assert check_told == {"decision": "expired", "by": "expiry", "tier": 2}
+    told = [event.data for event in w.journal.events() if event.type == "gate_decided"][-1]
+    assert told == {"decision": "expired", "by": "expiry", "tier": 2}
 
 
 def test_who_decides_in_time_is_not_overtaken_and_a_second_look_changes_nothing():

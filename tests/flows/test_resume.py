@@ -359,6 +359,16 @@ def test_a_request_that_is_repeated_resumes_once():
     assert resume_run(w.steps, w.journal, Resume("ops", key="k1")).head.ended == "completed"
 
 
+def test_a_request_that_is_repeated_later_still_resumes_nothing():
+    w = failed(tool("a"), tool("b", "a", on_error="fail"), b=[NO])
+    for key in ("k1", "k2"):
+        resume_run(w.steps, w.journal, Resume("ops", key=key))
+        w.execution()
+        w.unwind()
+    assert (w.head.epoch, w.head.ended) == (3, "failed")
+    assert resume_run(w.steps, w.journal, Resume("ops", key="k1")).head.epoch == 3
+
+
 def test_a_word_on_a_step_that_is_repeated_is_carried_out_once():
     w = world(tool("a"), do=fails(a=[NO, NO]))
     execution = w.start({})

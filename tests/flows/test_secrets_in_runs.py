@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from bodies import manifest, plan, task
+from invariants import check
 from machine import FINANCE, UNWIND, World
 
 from shared.compiler import compile_manifest
@@ -95,6 +96,7 @@ def test_a_secret_that_was_rotated_after_the_approval_is_another_call():
     assert (gate.status, gate.dispatch) == ("open", 1)
     assert gate.id != before.id, "the links of what was approved before decide nothing"
     assert gate.digest != before.digest
+    check(w)
     decide_gate(w.steps, w.journal, "g", Word("approved", FINANCE[0].email, digest=gate.digest))
     execution.go()
     assert [arguments["auth"] for _, arguments, _ in w.tools.calls] == [f"Bearer {NEWER}"]

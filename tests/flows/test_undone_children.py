@@ -10,6 +10,7 @@ from machine import UNWIND, Execution, World
 from shared.compiler import compile_manifest, unwind_machine
 from shared.manifest import Edge, Limits
 from shared.runtime.ending import request
+from shared.runtime.mending import mend
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.unwinding import unwind
@@ -33,8 +34,9 @@ def sub(workflow, *needs, **more):
 class Kin:
     """A run with its child and grandchild, each of a workflow of its own; all go on when somebody waits."""
 
-    def __init__(self, top, *below, do=None):
+    def __init__(self, top, *below, do=None, cost=0):
         self.w = world(*top, do=do)
+        self.w.tools.costs["do"] = cost
         made = [manifest(*plans, name=name, budget=room) for name, room, plans in zip(*ROOMS, below, strict=False)]
         self.units = {"w": self.w.unit} | {one.workflow: compile_manifest(one) for one in made}
         self.w.define(FixedDefinitions(*(unit.manifest for unit in self.units.values())))
@@ -151,3 +153,28 @@ def test_who_waits_for_a_child_to_end_looks_less_and_less_often():
         pauses.append(unwind(kin.w.steps, task(kin.w, ""), UNWIND)["seconds"])
     assert pauses == [2, 10, 60]
     assert kin.go().w.head.ended == "cancelled"
+
+
+def test_what_undoing_a_child_costs_is_charged_to_who_undoes_it():
+    kin = Kin((sub("child"), tool("bad", "sub", on_error="fail")), (undoable("c"),), do=refuse("bad"), cost=1000)
+    kin.start()
+    assert said(kin.w) == ["c", "bad", "undo c"]
+    assert sum(step.spent.usd for step in kin.w.records.steps()) == 3000
+    assert kin.w.records.run.limit_usd - kin.w.head.left_usd == 3000
+    kin.check()
+
+
+def test_the_sweeper_leaves_a_child_alone_that_is_being_undone():
+    kin = Kin((sub("child"), tool("bad", "sub", on_error="fail")), (undoable("c"),), do=refuse("bad"))
+    found, sleep = [], kin.w.clock.sleep
+
+    def sleeps(seconds):
+        child = kin.child() if kin.w.records.step("sub") else None
+        if child and child.head.unwinding:
+            found.extend(mend(child.steps, child.tenant, child.run, UNWIND))
+        sleep(seconds)
+
+    kin.w.clock.sleep = sleeps
+    kin.start()
+    assert (kin.w.head.state, kin.child().head.state) == ("failed", "failed")
+    assert not [one for one in found if one.what.startswith("unwinding")]

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Amount, Call, Gate, Head, Run, Step
-from shared.manifest import StepPlan
+from shared.manifest import YEAR, StepPlan
 from shared.ports import Key, Write
 from shared.runtime.denials import call_key
 from shared.runtime.gates import Word, decide_word
@@ -91,7 +91,9 @@ class Replay:
         """Return the records of a run of which nothing has happened yet but the approval."""
         facts = {"id": "r", "tenant": "acme", "workflow": "w", "version": 1, "hash": "", "machine": "m"}
         run = Run(**facts, initiator="alex", trigger="api", created=0, input=VALUE)
-        gate = Gate(id="1", path=GATE, step=GATE, status="approved", approves=PATH, digest=VALUE.digest)
+        gate = Gate(
+            id="1", path=GATE, step=GATE, status="approved", approves=PATH, digest=VALUE.digest, timeout=YEAR * 1000
+        )
         decided = Step(path=GATE, step=GATE, type="human_gate", status="completed", settled=True)
         records = (Head(left_steps=self.model.limit), run, gate, decided)
         self.store.items = {}
