@@ -1,7 +1,8 @@
-"""A person's word that a call in doubt did not happen: the one thing, besides undoing, that lets it be made anew.
+"""Gates that are asked once more, and the word for which they mostly are: that a call in doubt did not happen.
 
-The new call is another *dispatch*, with another idempotency key. An irreversible one needs another approval first: its
-gate is opened once more for it, while the step stays where it is parked.
+That word is the one thing, besides undoing, that lets a call be made anew: as another *dispatch*, with another
+idempotency key. An irreversible one needs another approval first, and so does a call that is not what was approved. Its
+gate is opened once more for it, while the step stays where it is parked, and ends in its time.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _NO_STEP = "call_refused"
 """The one event about a place where there is no step: what a model proposed there is not made."""
 _COUNTED = ("usd", "tokens", "steps")
 
-Told_ = dict[str, Any]
+Data = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class ToldStep:
     status: StepStatus | None = None
     settled: bool | None = None
     retries: int | None = 0
-    result: Mapping[str, Any] = field(default_factory=Told_)
-    call: Mapping[str, Any] = field(default_factory=Told_)
+    result: Mapping[str, Any] = field(default_factory=Data)
+    call: Mapping[str, Any] = field(default_factory=Data)
     loose: bool = False
 
 

@@ -108,8 +108,7 @@ def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
     if known:
         return Change(known)
     if not step.open:
-        late = _without_slot(ask, step)
-        return Change(late) if late else _reserve(ask, seen, seen.head, step, ())
+        return _reserve(ask, seen, seen.head, step, ())
     if ask.plan.risk != "read" and ask.now < step.lease:
         return Change(Held(step.lease))
     head, step, lost = abandon(seen.head, step, ask.now)
@@ -128,12 +127,6 @@ def _overtaken(ask: Ask, step: Step) -> Stopped | None:
     """Tell whether a person has let the call be made anew since this attempt looked: then it is another call."""
     anew = ask.call and step.called and step.called.key != ask.call.key
     return Stopped("its call is to be made anew, as another one") if anew else None
-
-
-def _without_slot(ask: Ask, step: Step) -> Stopped | None:
-    """Tell whether the step's slot was taken from it since: the engine gave this delivery up before it opened."""
-    late = ask.plan.slot and not step.slot and not ask.path.endswith(COMPENSATE)
-    return Stopped("its slot has gone to another step") if late else None
 
 
 def new_step(plan: StepPlan, path: str, epoch: int) -> Step:

@@ -80,7 +80,7 @@ def test_an_item_waits_for_the_word_on_a_call_that_may_have_happened(rule, kind,
 
 
 def _answer_all(w):
-    """Unwind the run while a person says of every call in doubt that it did not happen."""
+    """Unwind the run while a person leaves every call in doubt as it is."""
 
     def word():
         step = next(one for one in w.records.steps() if one.status == "unknown" and not one.settled)
