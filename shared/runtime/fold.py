@@ -117,6 +117,8 @@ def _renewed(path: str, step: ToldStep) -> ToldStep:
 
 
 def _step(step: ToldStep, event: Event) -> ToldStep:
+    if event.type == "gate_decided" and step.status == "waiting":
+        return replace(step, status=None)  # where an expiry fails the run, no event says that its step has failed
     if event.type.startswith("gate_") and event.attempt is None:
         return step  # a gate that is decided, or asked once more: its step says for itself how it goes on
     step = replace(step, attempt=event.attempt or step.attempt)

@@ -268,3 +268,15 @@ def test_a_log_of_an_earlier_release_says_less_and_is_no_difference(make):
     steps = fold(before).steps
     assert not any(step.call or "output" in step.result for step in steps.values())
     assert not [one for one in compare(seen, before).differences if one.record != "RUN"]
+
+
+@pytest.mark.parametrize("rule", ["reject", "fail", "pause", "approve"])
+def test_a_gate_that_expires_agrees_with_its_log(rule):
+    spec = {"approves": None, "approvers": ["finance"], "on_expiry": rule}
+    w = world(StepPlan("g", "human_gate", (), timeout=60.0, on_error="continue", spec=spec), tool("a", "g"))
+    run = w.start({})
+    w.clock.sleep(10**6)
+    run.expire()
+    if w.head.unwinding:
+        w.unwind()
+    check(w)
