@@ -6,7 +6,7 @@ What passes through them are named tuples: every cold start would compile the me
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from shared.errors import PermanentFailure
 
@@ -96,7 +96,12 @@ class Execution(NamedTuple):
 
 
 class Engine(Protocol):
-    """The workflow engine: executions and task tokens."""
+    """The workflow engine: executions and task tokens.
+
+    ``slots`` = its executions let a step of a crowded graph wait for a slot before it opens; else it bounds them.
+    """
+
+    slots: ClassVar[bool] = True
 
     def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
         """Start an execution. Starting the same name again is success."""

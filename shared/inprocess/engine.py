@@ -60,6 +60,8 @@ class InProcess(Engine):
     ``acquire`` and ``release`` are the lease of a run; ``changed`` tells whether another process wrote to the store.
     """
 
+    slots = False  # seats bound what is at work (``shared.inprocess.seats``)
+
     def __init__(
         self,
         *,

@@ -84,7 +84,7 @@ Opening = Opened | Done | Held | Stopped | Refused
 class Ask:
     """What an attempt wants to open with: its worst case, its ledger entry, its arguments; ``now`` in ms.
 
-    ``service`` is what a tool's call depends on, which a circuit breaker watches.
+    ``service`` is what a tool's call depends on, which a circuit breaker watches. ``slot`` = it opens with a slot only.
     ``mode`` says what becomes of what does not fit: "enforce" = the step fails, "try" = it is only told, "audit" = it
     is noted and the attempt opens.
     """
@@ -99,12 +99,13 @@ class Ask:
     model: str | None = None
     mode: Literal["enforce", "try", "audit"] = "enforce"
     service: str = ""
+    slot: bool = False
 
 
 def open_attempt(ask: Ask, seen: Snapshot) -> Change[Opening]:
     """Reserve and record the intent, take over from a dead holder, or say why not."""
     step = seen.step(ask.path) or new_step(ask.plan, ask.path, ask.task.epoch)
-    known = _already(step, ask.task) or stopped(seen, step, ask.task) or _overtaken(ask, step)
+    known = _already(step, ask.task) or stopped(seen, step, ask.task) or _overtaken(ask, step) or _too_late(ask, step)
     if known:
         return Change(known)
     if not step.open:
@@ -127,6 +128,12 @@ def _overtaken(ask: Ask, step: Step) -> Stopped | None:
     """Tell whether a person has let the call be made anew since this attempt looked: then it is another call."""
     anew = ask.call and step.called and step.called.key != ask.call.key
     return Stopped("its call is to be made anew, as another one") if anew else None
+
+
+def _too_late(ask: Ask, step: Step) -> Stopped | None:
+    """Tell whether the engine has given this delivery up before it opened: its slot went to another step by that."""
+    late = ask.slot and not step.slot and not step.open
+    return Stopped("its slot has gone to another step") if late else None
 
 
 def new_step(plan: StepPlan, path: str, epoch: int) -> Step:

@@ -129,6 +129,8 @@ def _probed(host: StepHost, task: Task, plan: StepPlan, doubtful: Step, journal:
 
 def _open(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tuple[Opening, Snapshot]:
     """Open the attempt. Where the run is only audited, what does not fit is noted, and the attempt opens."""
+    if ask.plan.slot and host.engine.slots and not ask.path.endswith(COMPENSATE):
+        ask = replace(ask, slot=True)
     if seen.run.budget_mode != "audit":
         return _open_sharing(host, ask, journal, seen)
     opening, seen = _open_sharing(host, replace(ask, mode="try"), journal, seen)

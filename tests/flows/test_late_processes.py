@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from bodies import said, tool, world
+from bodies import manifest, said, tool, world
 from invariants import check
-from machine import LAMBDA_SECONDS
+from machine import LAMBDA_SECONDS, TimedOut, World
 from test_doubt import word
 from test_probes import FarSide, approve, in_doubt, paid
 
+from shared.compiler import compile_manifest
 from shared.errors import ApprovalMismatch, StoreConflict
 from shared.manifest import Retry
 from shared.runtime.steps import NotOpened
+from shared.testing import FakeModels, FakeTools
 
 
 def deliver(w, run, step, op="run"):
@@ -130,4 +134,26 @@ def test_a_call_is_made_only_by_a_process_that_outlasts_its_time_out(seconds, ca
     if not calls:
         step = w.records.step("a")
         assert (step.status, step.failure.error_class, step.attempt, step.spent.steps) == ("paused", "transient", 0, 0)
+    check(w)
+
+
+def test_a_delivery_that_the_engine_gave_up_before_it_opened_does_not_open_without_its_slot():
+    unit = compile_manifest(replace(manifest(tool("a", retry=Retry(1)), tool("b")), max_parallel=1))
+    w = World(unit, FakeModels(lambda _: ""), FakeTools({"do": lambda arguments, _: arguments["say"]}))
+    call, late = w.call, []
+
+    def gives_up(function, event):
+        if event.get("step") == "a" and event["op"] == "run" and not late:
+            late.append(event)
+            raise TimedOut
+        answer = call(function, event)
+        if event["op"] == "cascade":  # which has taken the slot away by now
+            with pytest.raises(NotOpened, match="its slot has gone to another step"):
+                call("${StepFunction}", late[0])
+            late.append("refused")
+        return answer
+
+    w.call = gives_up
+    assert w.start({}).status == "SUCCEEDED"
+    assert (late[1:], sorted(said(w)), w.head.slots) == (["refused"], ["a", "b"], 0)
     check(w)

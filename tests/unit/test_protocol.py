@@ -10,7 +10,7 @@ from shared.errors import PolicyViolation
 from shared.ledger.records import Amount, Call, Failure, Head, Step
 from shared.manifest import StepPlan
 from shared.runtime.journal import Snapshot
-from shared.runtime.protocol import Ask, Opened, Outcome, abandon, close_attempt, open_attempt, skip
+from shared.runtime.protocol import Ask, Opened, Outcome, Stopped, abandon, close_attempt, open_attempt, skip
 from shared.runtime.task import Task
 from shared.values import Value
 
@@ -72,6 +72,12 @@ def test_a_retry_with_other_arguments_under_the_same_ledger_key_is_an_error():
     with pytest.raises(PolicyViolation, match="not those of its first attempt"):
         open_attempt(ask(OTHERS), seen(failed()))
     assert isinstance(open_attempt(ask(ARGUMENTS), seen(failed())).result, Opened)
+
+
+def test_a_delivery_that_has_lost_its_slot_opens_nothing():
+    crowded = replace(ask(ARGUMENTS), slot=True)
+    assert isinstance(open_attempt(crowded, seen(failed())).result, Stopped)
+    assert isinstance(open_attempt(crowded, seen(failed(slot=True))).result, Opened)
 
 
 def test_a_new_attempt_begins_to_count_probes_anew():
