@@ -11,8 +11,8 @@ from scripts.commands.client import Api, segment
 from scripts.commands.follow import RESUMABLE
 from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import COMMAND, JsonOption, age, console, print_json, relative, state, table
-from scripts.commands.resume import RunArgument, resume_ended
-from scripts.commands.target import TokenOption, UrlOption, run_id, target
+from scripts.commands.resume import resume_ended
+from scripts.commands.target import RunArgument, TokenOption, UrlOption, run_id, target
 
 letters = typer.Typer(help="Steps that have finally failed.", no_args_is_help=True)
 

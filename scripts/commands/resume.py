@@ -8,15 +8,13 @@ import typer
 
 from scripts.commands.advice import stuck
 from scripts.commands.client import Api, segment
+from scripts.commands.driving import carry_on, drive
 from scripts.commands.follow import FAST, TERMINAL
-from scripts.commands.inprocess import go_on
 from scripts.commands.inputs import read_value
-from scripts.commands.local_runs import InProcessOption, LocalRuns
-from scripts.commands.output import COMMAND, JsonOption, Refused, console, print_json, print_line
+from scripts.commands.local_runs import InProcessOption
+from scripts.commands.output import JsonOption, Refused
 from scripts.commands.raises import milliseconds
-from scripts.commands.target import TokenOption, UrlOption, run_id, target
-
-RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
+from scripts.commands.target import RunArgument, TokenOption, UrlOption, run_id, target
 
 ENDING_PATIENCE = 30.0
 """Seconds for which a run that is being ended is waited for before it is resumed."""
@@ -75,7 +73,7 @@ def resume(  # noqa: PLR0913 - options
         resume_ended(api, run, _version(version) | body, as_json=as_json)
         return
     if step is None and not _paused(api, run):
-        _drive(api, run, as_json=as_json)
+        drive(api, run, as_json=as_json)
     body |= {"step": step or _only_paused(api, run), "action": action or "retry"}
     if result is not None:
         body["result"] = read_value(result, "--result")
@@ -118,27 +116,6 @@ def _milliseconds(text: str) -> int:
         return milliseconds(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--raise-active-time") from None
-
-
-def carry_on(api: Api, answer: dict[str, Any], told: str, *, as_json: bool) -> None:
-    """Tell what was taken; go on here with an in-process run that no process drives, by leaving with typer.Exit."""
-    run = str(answer["run"])
-    undriven = _undriven(api, run)
-    if as_json:
-        (print_line if undriven else print_json)(answer)  # the first of several lines, or the only value
-    else:
-        console().print(told if undriven else f"{told} Follow it: {COMMAND} runs watch {run}", soft_wrap=True)
-    _drive(api, run, as_json=as_json)
-
-
-def _undriven(api: Api, run: str) -> bool:
-    return isinstance(api, LocalRuns) and api.undriven(run) and api.get(f"/v1/runs/{run}")["state"] not in TERMINAL
-
-
-def _drive(api: Api, run: str, *, as_json: bool) -> None:
-    """Go on with an in-process run that no process drives. Leaves by typer.Exit then."""
-    if isinstance(api, LocalRuns) and _undriven(api, run):
-        go_on(api, run, as_json=as_json)
 
 
 def _paused(api: Api, run: str) -> list[str]:

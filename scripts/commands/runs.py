@@ -8,14 +8,15 @@ import typer
 from scripts.commands import show
 from scripts.commands.attend import attend
 from scripts.commands.client import Api, ApiRefused, segment
+from scripts.commands.driving import carry_on
 from scripts.commands.follow import follow, story_of, stream
 from scripts.commands.inprocess import Options, refuse_options, run_file
 from scripts.commands.inputs import read_input, read_value
 from scripts.commands.local_runs import InProcessOption
 from scripts.commands.output import COMMAND, JsonOption, age, console, print_json, print_line, state, table
 from scripts.commands.rebuild import rebuild
-from scripts.commands.resume import RunArgument, carry_on, resume
-from scripts.commands.target import TokenOption, UrlOption, run_id, target
+from scripts.commands.resume import resume
+from scripts.commands.target import RunArgument, TokenOption, UrlOption, run_id, target
 
 runs = typer.Typer(help="Look at runs, follow, cancel and resume them.", no_args_is_help=True)
 

@@ -17,6 +17,7 @@ CREDENTIALS = FOLDER / "credentials.json"
 """Where `up` leaves addresses and token of the local cloud, readable by the user only."""
 LATEST = "latest"
 
+RunArgument = Annotated[str, typer.Argument(help="The run's id, or `latest`.", metavar="RUN")]
 UrlOption = Annotated[str | None, typer.Option("--url", envvar="SIGNALBOX_URL", help="Address of the API.")]
 TokenOption = Annotated[str | None, typer.Option("--token", envvar="SIGNALBOX_TOKEN", help="Bearer token.")]
 

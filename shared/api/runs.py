@@ -15,6 +15,7 @@ from shared.ids import ulid
 from shared.ledger.records import BudgetMode, RunState
 from shared.runtime import views
 from shared.runtime.task import run_task
+from shared.runtime.words import Resumption
 from shared.tenants.tokens import require
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from shared.runtime.raising import Raise
     from shared.runtime.task import Task
 
-ACTIONS = ("retry", "skip", "accept", "did_not_happen", "fail")
+ACTIONS = get_args(Resumption)
 EVENTS_LIMIT = 1000
 LIST_LIMIT = 100
 

@@ -23,32 +23,28 @@ def letters(step: Step, task: Task, failure: Failure, on_error: str, now: int) -
     """Return the step's dead letter; a person's no is a decision, and leaves none. ``now`` in ms."""
     if failure.error_class == "rejected":
         return ()
-    letter = Dead(
+    why = (failure.error_class, failure.message, on_error)
+    return (_letter(step, (task.tenant, task.workflow), why, now),)
+
+
+def letter_of_doubt(run: Run, step: Step, now: int) -> Dead:
+    """Return the dead letter of a step whose call nobody will find out about any more; it says so. ``now`` in ms."""
+    return _letter(step, (run.tenant, run.workflow), ("unknown_outcome", step.reason or "", "fail"), now)
+
+
+def _letter(step: Step, owner: tuple[str, str], why: tuple[str, str, str], now: int) -> Dead:
+    """Return a letter; ``owner`` are tenant and workflow, ``why`` the error's class, its message and the policy."""
+    (tenant, workflow), (error_class, message, on_error) = owner, why
+    return Dead(
         path=step.path,
-        workflow=task.workflow,
-        error_class=failure.error_class,
-        message=failure.message,
+        workflow=workflow,
+        error_class=error_class,
+        message=message,
         attempts=step.attempt,
         on_error=on_error,
         opened=now,
         key=step.call.key if step.call else None,
-        tenant_pending=dead_letters(task.tenant),
-    )
-    return (letter,)
-
-
-def letter_of(run: Run, step: Step, now: int) -> Dead:
-    """Return the dead letter of a step whose call nobody will find out about any more; it says so. ``now`` in ms."""
-    return Dead(
-        path=step.path,
-        workflow=run.workflow,
-        error_class="unknown_outcome",
-        message=step.reason or "",
-        attempts=step.attempt,
-        on_error="fail",
-        opened=now,
-        key=step.call.key if step.call else None,
-        tenant_pending=dead_letters(run.tenant),
+        tenant_pending=dead_letters(tenant),
     )
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 from shared import values
 from shared.errors import Conflict, InvalidRequest
 from shared.ids import key_digest
-from shared.ledger.records import Head, Park, Record, Run, Step
+from shared.ledger.records import Park, Record, Run, Step
 from shared.redaction import redacted
 from shared.runtime import protocol
 from shared.runtime.cascade import act
-from shared.runtime.deadletters import letter_of
+from shared.runtime.deadletters import letter_of_doubt
 from shared.runtime.denials import ask_again, deny, needs_approval
 from shared.runtime.ending import begin, request, start_unwinding, wake
 from shared.runtime.host import plan_of
@@ -153,8 +153,12 @@ def _fail_whole(host: Host, seen: Snapshot, task: Task, order: Order, unwind_mac
     while seen.run.part and seen.run.parent and not seen.head.ended:
         above = Journal(host.store, host.clock, task.tenant, seen.run.parent.split("|", 1)[0])
         with suppress(Conflict):  # it has ended already
-            request(host, above, "failed", f"step {task.path}: given up by {order.by}", unwind_machine)
+            request(host, above, "failed", _reason(task.path, order), unwind_machine)
         seen = above.read(["RUN"])
+
+
+def _reason(path: str, order: Order) -> str:
+    return f"step {path}: given up by {order.by}"
 
 
 def _resume_keys(path: str, plan: StepPlan) -> set[str]:
@@ -204,7 +208,7 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
         return _called_anew(seen.with_({"HEAD": head}), step, run, order, now)
     if order.action == "fail":
         return _failed(seen.with_({"HEAD": head}), step, run, order, now)
-    head, step, notes = _resumed(head, step, order, accepted, now)
+    step, notes = _resumed(step, order, accepted, now, head.seq + 2)
     stand_in = (_answered(beside, step),) if beside and protocol.in_doubt(beside) and step.settled else ()
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
@@ -232,7 +236,7 @@ def _told(order: Order) -> dict[str, Any]:
 def _failed(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now: int) -> Change[None]:
     """Fail the run for a step that a person has given up; with it a call of which nobody will find out any more."""
     head, notes = seen.head, [Note("step_resumed", step.path, None, _told(order))]
-    reason = f"step {step.path}: given up by {order.by}"
+    reason = _reason(step.path, order)
     if not head.unwinding:
         head, note = begin(head, "failed", reason if step.status != "unknown" else f"{reason}, {NOT_KNOWN}")
         notes.append(note)
@@ -240,7 +244,7 @@ def _failed(seen: Snapshot, step: Step, run: tuple[Run, ...], order: Order, now:
     if step.status == "unknown":
         beside = seen.step(f"{step.path}{FALLBACK}")
         left, told = given_up(step, beside, order.by, now, head.seq + len(notes) + 1)
-        records = (*left, letter_of(seen.run, left[0], now))
+        records = (*left, letter_of_doubt(seen.run, left[0], now))
         notes += told
     return Change(None, (head, *records, answered(seen, step.path, "fail"), *run), tuple(notes))
 
@@ -269,16 +273,14 @@ def _answered(stand_in: Step, step: Step) -> Step:
     return replace(word, failure=None, settled_seq=step.settled_seq)
 
 
-def _resumed(
-    head: Head, step: Step, order: Order, accepted: protocol.Outcome, now: int
-) -> tuple[Head, Step, tuple[Note, ...]]:
-    seq = head.seq + 2
+def _resumed(step: Step, order: Order, accepted: protocol.Outcome, now: int, seq: int) -> tuple[Step, tuple[Note, ...]]:
+    """Return the step after a word that lets its run go on, and its event, which is number ``seq``."""
     if order.action == "accept":
         done = protocol.finished(step, accepted, now, seq)
-        return head, done, (completed(done),)
+        return done, (completed(done),)
     if order.action == "skip":
         skipped = replace(step, status="skipped", settled=True, ended=now, reason="by a person", settled_seq=seq)
-        return head, skipped, (Note("step_skipped", step.path, None, {"reason": f"by {order.by}"}),)
+        return skipped, (Note("step_skipped", step.path, None, {"reason": f"by {order.by}"}),)
     # What may have happened stays known: the next attempt looks for it first.
     doubt = step.failure if step.uncertain else None
-    return head, replace(step, status="retrying", retries=0, failure=doubt, reason=None), ()
+    return replace(step, status="retrying", retries=0, failure=doubt, reason=None), ()

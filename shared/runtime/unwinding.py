@@ -64,9 +64,11 @@ def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: st
         return _answer("wait", seconds=_until_child(host, journal, seen))
     if seen.head.open:
         return _answer("wait", seconds=_drain(host, journal, seen))
-    if any(step.status == "unknown" and not step.settled for step in seen.steps()):
-        return _ask(host, seen)
-    return None
+    return _ask(host, seen) if _in_doubt(seen) else None
+
+
+def _in_doubt(seen: Snapshot) -> bool:
+    return any(step.status == "unknown" and not step.settled for step in seen.steps())
 
 
 def _until_child(host: Host, journal: Journal, seen: Snapshot) -> int:
@@ -113,9 +115,8 @@ def needs_word(host: Host, seen: Snapshot) -> bool:
     """Tell whether a run that unwinds waits for a person, and for nothing else."""
     if seen.head.ended or not seen.head.unwinding or seen.head.open:
         return False
-    if any(step.status == "unknown" and not step.settled for step in seen.steps()):
-        manifest = host.definitions.manifest(seen.run.workflow, seen.run.version)
-        return next_probe(manifest, seen, host.clock.now()) is None
+    if _in_doubt(seen):
+        return _ask(host, seen)["action"] == "word"
     step = _next_compensation(seen)
     undoing = seen.step(f"{step.path}{COMPENSATE}") if step else None
     return undoing is not None and undoing.status in protocol.PARKED

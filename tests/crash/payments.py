@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import bodies
 from far_sides import Bank, Transfers
 from machine import FINANCE, LEADS, World
 from play import Play
+from route import Route
 
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure, TransientFailure
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from faults import Tap
 
     from shared.runtime.parking import Resumption
-
-
-@dataclass(frozen=True)
-class Route:
-    """One way through a workflow: ``make`` builds it, ``ends`` are the states it may end in without a cancel."""
-
-    make: Callable[[Tap], tuple[Play, Any]]
-    ends: str
 
 
 CHANGED = 4

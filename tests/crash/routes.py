@@ -12,8 +12,9 @@ import invoices
 from far_sides import Erp
 from faults import Tap
 from machine import FINANCE, World
-from payments import FIND, PAYMENTS, Route, approve
+from payments import FIND, PAYMENTS, approve
 from play import Play
+from route import Route
 
 from shared.budget.tenant import set_limits
 from shared.compiler import compile_manifest

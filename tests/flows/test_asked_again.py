@@ -44,6 +44,13 @@ def asked(rule="reject", scope="", on_error="continue", **more):
     return w, calls, run.go()
 
 
+def unanswered(rule, scope="", **more):
+    """Return the same after nobody has decided in time."""
+    w, calls, run = asked(rule, scope, **more)
+    passes(w, 8.1)
+    return w, calls, run.go()
+
+
 def passes(w, hours):
     w.clock.sleep(hours * HOUR)
     return [(one.what, one.done) for one in mend(w.steps, w.tenant, w.run, UNWIND)]
@@ -65,9 +72,7 @@ def test_nobody_decides_and_the_step_fails_as_rejected_and_is_never_called_again
 
 @pytest.mark.parametrize("scope", ["", "each[0]/"])
 def test_fail_fails_what_the_step_belongs_to_whatever_its_own_policy(scope):
-    w, calls, run = asked("fail", scope)
-    passes(w, 8.1)
-    run.go()
+    w, calls, _ = unanswered("fail", scope)
     if not scope:
         w.unwind()
     assert (w.head.ended, len(calls)) == ("completed" if scope else "failed", 1)
@@ -77,9 +82,7 @@ def test_fail_fails_what_the_step_belongs_to_whatever_its_own_policy(scope):
 
 
 def test_pause_pauses_the_step():
-    w, calls, run = asked("pause")
-    passes(w, 8.1)
-    run.go()
+    w, calls, run = unanswered("pause")
     step = w.records.step("pay")
     assert (w.head.state, step.status, step.reason) == ("paused", "paused", "step_error")
     word(w, "accept", "pay", result="by hand")
@@ -89,9 +92,7 @@ def test_pause_pauses_the_step():
 
 @pytest.mark.parametrize("scope", ["", "each[0]/"])
 def test_a_step_whose_new_approval_was_not_given_is_asked_about_once_more_by_a_retry(scope):
-    w, calls, run = asked("pause", scope)
-    passes(w, 8.1)
-    run.go()
+    w, calls, run = unanswered("pause", scope)
     before = w.records.gate(f"{scope}g")
     word(w, "retry", "pay", scope)
     gate = w.records.gate(f"{scope}g")
@@ -105,9 +106,7 @@ def test_a_step_whose_new_approval_was_not_given_is_asked_about_once_more_by_a_r
 
 @pytest.mark.parametrize("rule", ["reject", "fail"])
 def test_a_run_that_ended_without_its_new_approval_asks_for_it_when_it_is_resumed(rule):
-    w, calls, run = asked(rule, on_error="fail")
-    passes(w, 8.1)
-    run.go()
+    w, calls, run = unanswered(rule, on_error="fail")
     w.unwind()
     assert w.head.ended == "failed"
     resume_run(w.steps, w.journal, Resume("ops"))

@@ -28,6 +28,13 @@ class Shell:
         places = {"SIGNALBOX_RUNS": str(folder / "runs.db"), "SIGNALBOX_LOCAL_FOLDER": str(folder / "none")}
         self.environment = kept | places | variables
 
+    def write(self, name: str, text: str, tools: str) -> str:
+        """Write a workflow file, and the module of its tools beside it. Returns the file's path."""
+        (self.folder / "tools").mkdir()
+        (self.folder / "tools" / "own.py").write_text(tools)
+        (self.folder / name).write_text(text)
+        return str(self.folder / name)
+
     def start(self, *arguments: str, **given: Any) -> subprocess.Popen[str]:
         """Start a command."""
         line = [sys.executable, "-m", "scripts.cli", *arguments]

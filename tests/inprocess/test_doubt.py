@@ -37,12 +37,8 @@ steps:
 @pytest.fixture
 def doubtful(tmp_path):
     def start(text):
-        (tmp_path / "tools").mkdir()
-        (tmp_path / "tools" / "money.py").write_text(TOOLS)
-        file = tmp_path / "pays.yaml"
-        file.write_text(text)
         shell = Shell(tmp_path)
-        run = shell("run", str(file), "--until-human")[-1]["run"]
+        run = shell("run", shell.write("pays.yaml", text, TOOLS), "--until-human")[-1]["run"]
         if text == FILE:
             shell("approvals", "approve", run)
             assert shell("runs", "resume", run)[-1]["state"] == "paused"

@@ -33,11 +33,8 @@ steps:
 @pytest.fixture
 def place(tmp_path):
     def make(quorum=1):
-        (tmp_path / "tools").mkdir()
-        (tmp_path / "tools" / "pay.py").write_text(TOOL)
-        file = tmp_path / "paying.yaml"
-        file.write_text(FILE.replace("QUORUM", str(quorum)))
-        return Shell(tmp_path), str(file)
+        shell = Shell(tmp_path)
+        return shell, shell.write("paying.yaml", FILE.replace("QUORUM", str(quorum)), TOOL)
 
     return make
 

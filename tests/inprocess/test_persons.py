@@ -108,12 +108,8 @@ def test_the_same_command_in_another_shell_says_whose_run_it_starts_beside(tmp_p
 
 
 def test_a_run_that_has_ended_is_resumed_with_more_of_its_limits_and_no_action_is_swallowed(tmp_path):
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "work.py").write_text(WORK)
-    file = tmp_path / "ask.yaml"
-    file.write_text(LIMITED)
     shell = Shell(tmp_path)
-    run = shell("run", str(file), "--until-human")[-1]["run"]
+    run = shell("run", shell.write("ask.yaml", LIMITED, WORK), "--until-human")[-1]["run"]
     shell("runs", "cancel", run, code=1)
     error = shell("runs", "resume", run, "--action", "fail", code=1)["error"]
     assert (error["code"], "Without --action it is resumed" in error["remedy"]) == ("no_paused_step", True)
@@ -123,12 +119,9 @@ def test_a_run_that_has_ended_is_resumed_with_more_of_its_limits_and_no_action_i
 
 
 def test_what_a_run_went_on_without_is_told_so_and_taken_off_the_list(tmp_path):
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools" / "bad.py").write_text(BAD)
-    file = tmp_path / "goes_on.yaml"
-    file.write_text(GOES_ON)
     shell = Shell(tmp_path)
-    run = shell("run", str(file))[-1]["run"]
+    file = shell.write("goes_on.yaml", GOES_ON, BAD)
+    run = shell("run", file)[-1]["run"]
     told = shell.words("dead-letters", "list", "--in-process")
     assert f"Run {run} went on without it and has completed: start a new one" in told
     assert f"{file} --input JSON), then take it off: ./scripts/signalbox dead-letters dismiss RUN" in told

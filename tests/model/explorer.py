@@ -166,6 +166,16 @@ def put(items: tuple[Any, ...], index: int, **changes: Any) -> tuple[Any, ...]:
     return (*items[:index], items[index]._replace(**changes), *items[index + 1 :])
 
 
+def lapse(state: Any, index: int, step: Any) -> Iterator[Move]:
+    """Yield the move by which a step's lease is over: its holder is dead, or has stalled."""
+    if step.status != "intent" or step.over:
+        return
+    alive = any(actor.task == str(index) and actor.attempt == step.holder for actor in state.actors)
+    if not alive or state.faults:
+        over = State(state.world.step(index, over=True), state.actors, state.faults - alive)
+        yield Move(f"lease of {index} over{', holder stalled' if alive else ''}", over, optional=alive)
+
+
 def _told(actors: tuple[Actor, ...], place: int, answer: Any) -> tuple[Actor, ...]:
     actor = actors[place]
     return (*actors[:place], actor._replace(answers=(*actor.answers, answer)), *actors[place + 1 :])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.model.explorer import Actor, Model, Move, State, put
+from tests.model.explorer import Actor, Model, Move, State, lapse, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +189,7 @@ class Slots(Model):
                 following = deliver(state, index, "slot" if task.state == "slot" else "trouble")
                 label = f"{index} given up by the engine, its process lives on"
                 yield Move(label, following._replace(faults=state.faults - 1), optional=True)
-            yield from self.clock(state, index, state.world.steps[index])
+            yield from lapse(state, index, state.world.steps[index])
             yield from self.stream(state, index)
 
     def stream(self, state: State, index: int) -> Iterator[Move]:
@@ -200,14 +200,6 @@ class Slots(Model):
     def worth_a_try(self, step: Step, task: Task) -> bool:
         """Tell whether the cascade need not wait any more: it gives up nobody whose lease is not over."""
         return task.state != "trouble" or step.status != "intent" or step.over
-
-    def clock(self, state: State, index: int, step: Step) -> Iterator[Move]:
-        if step.status != "intent" or step.over:
-            return
-        alive = any(actor.task == str(index) and actor.attempt == step.holder for actor in state.actors)
-        if not alive or state.faults:
-            over = State(state.world.step(index, over=True), state.actors, state.faults - alive)
-            yield Move(f"lease of {index} over{', holder stalled' if alive else ''}", over, optional=alive)
 
     # Invariants
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.model.explorer import LOST, Actor, Model, Move, State, put
+from tests.model.explorer import LOST, Actor, Model, Move, State, lapse, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,7 +149,7 @@ class Protocol(Model):
         for index, task in enumerate(state.world.tasks):
             yield from self.engine(state, index, task)
         for index, step in enumerate(state.world.steps):
-            yield from self.clock(state, index, step)
+            yield from lapse(state, index, step)
             yield from self.person(state, index, step)
 
     def engine(self, state: State, index: int, task: Task) -> Iterator[Move]:
@@ -168,14 +168,6 @@ class Protocol(Model):
         actor = Actor("await" if name == AWAIT else "step", name, attempt)
         world = state.world.task(index, attempt=attempt, status="running")
         return state._replace(world=world, actors=(*state.actors, actor))
-
-    def clock(self, state: State, index: int, step: Step) -> Iterator[Move]:
-        if step.status != "intent" or step.over:
-            return
-        alive = any(actor.task == str(index) and actor.attempt == step.holder for actor in state.actors)
-        if not alive or state.faults:
-            over = State(state.world.step(index, over=True), state.actors, state.faults - alive)
-            yield Move(f"lease of {index} over{', holder stalled' if alive else ''}", over, optional=alive)
 
     def person(self, state: State, index: int, step: Step) -> Iterator[Move]:
         """A person answers an unknown outcome with what is true at that moment."""

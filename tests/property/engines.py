@@ -21,6 +21,7 @@ from shared.inprocess.engine import InProcess
 from shared.inprocess.handlers import UNWIND as UNWIND_HERE
 from shared.inprocess.handlers import Handlers
 from shared.runtime.runs import StartRequest, start_run
+from shared.runtime.unwinding import PATIENCE as LONGEST_WAIT
 from shared.testing import FakeModels, FakeTools
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ PATIENCE = 30.0
 
 Not of the clock: a process that gets no core is not stuck.
 """
-BRIEF, UNWINDING = 30.0, 300.0
-"""Seconds that a run may sleep before people act, and that an unwinding sleeps at most."""
+BRIEF = 30.0
+"""Seconds that a run may sleep before people act; an unwinding sleeps longer."""
 ROUNDS = 200
 
 
@@ -122,7 +123,7 @@ def _states(world: World) -> list[str]:
 def _later(engine: InProcess, world: World) -> bool:
     """Jump to where an unwinding looks again, else to where the time of a gate or an event is over."""
     before = world.clock.now()
-    for patience in (2 * UNWINDING, SOON + BRIEF):
+    for patience in (2 * LONGEST_WAIT, SOON + BRIEF):
         if world.clock.now() == before and not world.head.ended:
             engine.drain(patience=patience)
     return world.clock.now() > before
