@@ -22,7 +22,7 @@ from shared.ledger.keys import latest_key, version_key
 from shared.ledger.records import Head, Run, run_partition
 from shared.ledger.seal import Seal
 from shared.ledger.sqlite import SqliteStore, StoreUnusable
-from shared.ports import Key, Mail, Write
+from shared.ports import Engine, Key, Mail, Write
 from shared.runtime.breaker import Breakers
 from shared.runtime.host import Host
 from shared.runtime.runs import bring_up
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from shared.budget.history import Usage
     from shared.compiler import Compiled
     from shared.ledger.records import Gate
-    from shared.ports import Engine, Execution, Message, Models, Tools
+    from shared.ports import Execution, Message, Models, Tools
     from shared.runtime.host import Published
 
 TENANT = "local"
@@ -222,8 +222,10 @@ def _no_letter(gate: Gate, run: Run, person: Person, shown: Mapping[str, Any]) -
     raise PermanentFailure(f"This host writes no letters; {person.email} was to get one about {gate.path}.")
 
 
-class Elsewhere:
+class Elsewhere(Engine):
     """The engine of a command that only looks at runs or decides: what it records is found by who drives the run."""
+
+    slots = False
 
     def start(self, machine: str, name: str, data: Mapping[str, Any]) -> None:
         """Leave it to the process that drives the run."""
