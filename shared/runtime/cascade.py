@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shared.budget import rules
 from shared.ledger.records import Failure, Gate, Step
 from shared.runtime import probing, protocol
-from shared.runtime.children import living, stop_child
+from shared.runtime.children import living, patience, stop_child
 from shared.runtime.deadletters import letters
 from shared.runtime.ending import begin, start_unwinding
 from shared.runtime.host import plan_at, plan_of
@@ -70,8 +70,8 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     whole, plan = _fails_whole(manifest, task.scope), _plan_in(seen.run, plan, path)
     stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
     visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
-    if _child_goes_on(host, task, seen, unwind_machine):
-        return act("recheck", _patience(seen.step(path), plan, host.clock.now()))
+    if _child_goes_on(host, visit, seen, unwind_machine):
+        return act("recheck", patience(seen.step(path), plan.timeout, host.clock.now()))
     action, after = journal.transact(seen, lambda again: decide(again, visit))
     step = after.step(path)
     if step and step.settled and not stands_for(after.run, path):
@@ -97,24 +97,18 @@ def _plan_in(run: Run, plan: StepPlan, path: str) -> StepPlan:
     return replace(plan, on_error="fail" if is_part_of(run, path) else "continue", fallback=None, apart=False)
 
 
-def _child_goes_on(host: Host, task: Task, seen: Snapshot, unwind_machine: str) -> bool:
-    """Tell whether a sub-workflow that is given up still has to end; its end then decides the step."""
-    step = seen.step(task.path)
-    if step is None or not living(step):
+def _child_goes_on(host: Host, visit: Visit, seen: Snapshot, unwind_machine: str) -> bool:
+    """Tell whether a sub-workflow that is given up still has to end; its end then decides the step.
+
+    A visit that is repeated after it has decided leaves the child alone, which goes on with the retry by then.
+    """
+    task, step = visit.task, seen.step(visit.task.path)
+    if step is None or not living(step) or step.cascade == visit.id:
         return False
     if task.error not in TIMEOUTS and step.retries < ENTRY_RETRIES and not closed(seen, task.scope):
         return False
     stop_child(host, seen, step.child or "", "timed_out", "its parent's step timed out", unwind_machine)
     return True
-
-
-def _patience(step: Step | None, plan: StepPlan, now: int) -> float:
-    """Return the pause (ms) before looking at a child again: a quarter of the time for which its end is due.
-
-    It may wait for a person's word on a call, for days; the history of the execution has an end.
-    """
-    due = (step.opened or now if step else now) + plan.timeout * 1000
-    return min(max(CHILD_PAUSE, (now - due) / 4), LONGEST_CHILD_PAUSE)
 
 
 def _fails_whole(manifest: Manifest, scope: str) -> bool:
@@ -124,8 +118,6 @@ def _fails_whole(manifest: Manifest, scope: str) -> bool:
     return container.type == "loop" or container.spec["on_failure"] == "fail_fast"
 
 
-CHILD_PAUSE, LONGEST_CHILD_PAUSE = 2_000, 900_000
-"""First and longest pause (ms) before looking again whether a child that must end has ended."""
 LONGEST_DOUBT = 900_000
 """Longest pause (ms) for which a probe's proof is waited for before a person is asked."""
 GATE_PAUSE, LONGEST_GATE_PAUSE = 5_000, 900_000

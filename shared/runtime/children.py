@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from shared.manifest import Limits, StepPlan
     from shared.runtime.host import Host, Published
 
+CHILD_PAUSE, LONGEST_CHILD_PAUSE = 2_000, 900_000
+"""First and longest pause (ms) before looking again whether a child that must end has ended."""
+
 
 def run_child(host: Host, task: Task) -> None:
     """Create and start the child once, register this delivery's token, and answer it when the child has ended.
@@ -67,7 +70,7 @@ def run_as_child(host: Host, task: Task, beginning: Beginning) -> None:
     step = seen.step(task.path)
     if is_to_go_on(step):
         step = resume_child(host, task, journal, seen)
-    elif step is None or (not step.settled and (step.child is None or step.status == "retrying")):
+    elif step is None or (not step.settled and step.child is None):
         step = _begin(host, task, beginning, journal, seen)
     if step.settled or step.child is None:
         settle(host, task, step)
@@ -306,6 +309,15 @@ def stop_child(host: Host, parent: Snapshot, child: str, ending: Ending, reason:
         answer_parent(host, parent.run.tenant, child)
         return True
     return False
+
+
+def patience(step: Step | None, timeout: float, now: int) -> float:
+    """Return the pause (ms) before looking at a child again: a quarter of the time for which its end is due.
+
+    It may wait for a person's word on a call, for days; the history of the execution has an end.
+    """
+    due = (step.opened or now if step else now) + timeout * 1000
+    return min(max(CHILD_PAUSE, (now - due) / 4), LONGEST_CHILD_PAUSE)
 
 
 def is_late(host: Host, parent: Snapshot) -> bool:

@@ -1,7 +1,7 @@
-"""How the child of an earlier epoch goes on: a sub-workflow's run, or a part, resumed with its parent.
+"""How a child goes on that has ended early: a sub-workflow's run, or a part, with a retry or with its resumed parent.
 
-One transaction on both heads, as at its birth: what the child had left is carved out of the parent's head again, as far
-as that still has it.
+What it completed is neither done nor paid for again: another child would do it all once more. One transaction on both
+heads, as at its birth: what the child had left is carved out of the parent's head again, as far as that still has it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ if TYPE_CHECKING:
 
 
 def is_to_go_on(step: Step | None) -> bool:
-    """Tell whether the step had a child in an earlier epoch, which has not answered it with a result.
+    """Tell whether the step has a child which has not answered it with a result, and is to be tried again.
 
-    In the present epoch it has not begun, though it may have been tried: a child of that epoch is another matter.
+    Either the child is of an earlier epoch, and in the present one it has not begun, though it may have been tried; or
+    it has ended in this one, and the step is retried.
     """
-    return step is not None and step.child is not None and step.started is None and not step.settled
+    if step is None or step.child is None or step.settled:
+        return False
+    return step.started is None or step.status == "retrying"
 
 
 def resume_child(host: Host, task: Task, journal: Journal, seen: Snapshot) -> Step:
-    """Begin the next epoch of the child of a renewed step; one that has completed only answers. Returns the step."""
+    """Begin the next epoch of a step's child; one that has completed only answers. Returns the step."""
     step = seen.step(task.path)
     below = Journal(host.store, host.clock, task.tenant, step.child or "" if step else "")
     rebirth = _Rebirth(host, task, below)
@@ -77,7 +80,8 @@ class _Rebirth:
             return Change(step)
         self.check(seen)
         child, now = self.below.read_all(), self.host.clock.now()
-        waiting = replace(step, status="waiting", attempt=step.attempt + 1, started=now)
+        begun = {"started": step.started or now, "opened": now, "failure": None}
+        waiting = replace(step, status="waiting", attempt=step.attempt + 1, **begun)
         if child.head.ended is None:
             return Change(waiting, (waiting,))
         charged = sum((step.spent for step in child.steps()), Amount())

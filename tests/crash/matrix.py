@@ -74,7 +74,9 @@ def _judged(route: str, play: Play, live: int, faults: tuple[Fault, ...]) -> str
     allowed |= {"failed"} if len(faults) > 1 else set()
     if ended not in allowed:
         return f"ended as {ended}: {play.world.head.reason}"
-    expected = done(play)
+    expected, above = done(play), Counter(play.seen(run).records.run.parent for run in play.runs())
+    if len(above) < len(play.runs()):
+        return f"a step has had two children: {above}"
     letters = letters_wrong(play, sum(goes_out_again(play, fault) for fault in faults))
     if letters:
         return letters

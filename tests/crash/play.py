@@ -374,16 +374,17 @@ class Play:
         """Return the gate that waits for people."""
         return next((gate for gate in self.world.records.gates() if gate.status == "open"), None)
 
-    def decide(self, word: Any, path: str = "") -> None:
-        """Say a word about the gate at ``path``; "" = the one that is open."""
-        found = (gate for gate in self.world.records.gates() if gate.status == "open" and path in {"", gate.path})
+    def decide(self, word: Any, path: str = "", run: str = "") -> None:
+        """Say a word about the gate at ``path`` of a run; "" = the one that is open, and the run itself."""
+        seen = self.seen(run or self.world.run)
+        found = (gate for gate in seen.records.gates() if gate.status == "open" and path in {"", gate.path})
         gate = next(found, None)
         for _ in range(2 if gate else 0):  # a person looks at the page that failed, and tries again where it lets them
             try:
-                self.safely(lambda: decide_gate(self.world.steps, self.world.journal, gate.path, word))
+                self.safely(lambda: decide_gate(self.world.steps, seen.journal, gate.path, word))
             except Conflict:
                 return
-            if self.world.records.gate(gate.path).status != "open":
+            if seen.records.gate(gate.path).status != "open":
                 return
 
     def expire(self) -> None:

@@ -55,9 +55,17 @@ class Kin:
                 if name not in self.running:
                     self.running[name] = None
                     self.running[name] = self._execution(name)
-                elif self.running[name] and self.running[name].status == "RUNNING":
-                    self.running[name].go()
+                elif (each := self.running[name]) and each.status == "RUNNING":
+                    self.running[name] = None  # it may sleep, and others go on then
+                    self.running[name] = each.go()
         return self
+
+    def expire(self):
+        """Let the time of what the parent waits for be over."""
+        name = next(name for name in self.running if name[0].startswith("machine:w"))
+        each, self.running[name] = self.running[name], None
+        self.running[name] = each.expire()
+        return self.go()
 
     def _execution(self, name):
         given = self.w.engine.executions[name]
