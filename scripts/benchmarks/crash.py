@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.benchmarks.kills import HOSTS, kill
+from scripts.commands.output import table
 
 ROOT = Path(__file__).resolve().parents[2]
 STORES = ("memory", "sqlite", "dynamodb")
@@ -44,7 +45,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="end after so many minutes (default: 600; with --kill: 1)")
     parser.add_argument("--kill", action="store_true", help="real processes instead, killed at random moments")
     parser.add_argument("--host", choices=HOSTS, default=HOSTS[0], help="with --kill: where (default: in-process)")
-    parser.add_argument("--compare", action="store_true", help="a step made idempotent by Powertools, beside ours")
+    parser.add_argument("--compare", action="store_true", help="ours beside Powertools' idempotency decorator")
     parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON on stdout, for programs")
     return parser.parse_args(argv)
 
@@ -126,16 +127,50 @@ def _tell(
 
 
 def _compare(*, as_json: bool) -> int:
-    """Play the single faults of one step with an effect, on our protocol and on Powertools' idempotency decorator."""
+    """Play the kinds of run in which something happens outside, on our protocol and on Powertools' decorator."""
     _matrix()
-    ours, theirs = import_module("decorator").ours(), import_module("decorator").theirs()
+    beside = import_module("beside")
+    kinds: dict[str, dict[str, dict[str, int]]] = {}
+    for name in beside.KINDS:
+        kinds[name] = beside.compared(name)
+        print(f"{len(kinds)} of {len(beside.KINDS)} kinds of run", file=sys.stderr)
+    totals = beside.totals(kinds.values())
     if as_json:
-        print(json.dumps({"signalbox": ours, "powertools": theirs}))
+        print(json.dumps({"kinds": kinds, "totals": totals}))
     else:
-        print("                        scenarios  duplicated  lost or unknown and unsaid")
-        for name, found in (("Signalbox, one step", ours), ("Powertools decorator", theirs)):
-            print(f"  {name:<22}{found['scenarios']:>9}{found['duplicated']:>12}{found['unsaid']:>20}")
-    return 1 if ours["duplicated"] or ours["unsaid"] else 0
+        _beside({**kinds, "all": totals})
+    return 1 if beside.broken(kinds) else 0
+
+
+COLUMNS = {
+    "SIGNALBOX": ("signalbox", "scenarios"),
+    "DUPLICATED": ("signalbox", "duplicated"),
+    "PAID": ("signalbox", "paid_twice"),
+    "UNSAID": ("signalbox", "unsaid"),
+    "ASKED": ("signalbox", "asked"),
+    "POWERTOOLS": ("powertools", "scenarios"),
+    "DUPLICATED ": ("powertools", "duplicated"),
+    "LOOKED UP": ("powertools, looked up first", "duplicated"),
+    "WITH KEYS": ("powertools, far side with keys", "duplicated"),
+    "PAID ": ("powertools", "paid_twice"),
+    "UNSAID ": ("powertools", "unsaid"),
+}
+LEGEND = """
+SIGNALBOX, POWERTOOLS  scenarios: one fault at one call of the run, or all of it delivered again after its end
+DUPLICATED             an effect was made twice, at a far side that takes no keys
+LOOKED UP              the same where each decorated function looks first, written by hand; Signalbox does so for what
+                       is reversible where the file names a probe (without one it repeats the call once, as the file
+                       allows), and asks a person about what is irreversible
+WITH KEYS              the same at a far side that makes one effect a key
+PAID                   a request to a model was made twice
+UNSAID                 an effect or a result is missing, or one is left behind, and nobody is told
+ASKED                  a person had to say what became of a call"""
+
+
+def _beside(rows: dict[str, dict[str, dict[str, int]]]) -> None:
+    cells = [(name, *(f"{its[side][what]:,}" for side, what in COLUMNS.values())) for name, its in rows.items()]
+    table(("KIND OF RUN", *COLUMNS), cells, right=COLUMNS, empty="nothing")
+    print(LEGEND)
 
 
 if __name__ == "__main__":
