@@ -16,7 +16,7 @@ from shared.errors import Conflict, PermanentFailure, StepFailure, failure_named
 from shared.ids import ulid_from
 from shared.ledger.records import Amount, Failure, Park, Run, Step
 from shared.runtime import protocol
-from shared.runtime.ending import execution_input, request
+from shared.runtime.ending import execution_input, request, wake
 from shared.runtime.envelopes import envelope
 from shared.runtime.host import plan_of
 from shared.runtime.joins import verdict
@@ -210,6 +210,8 @@ def answer_parent(host: Host, tenant: str, child: str) -> bool:
         return decide_end(again, path, end) if over else Change(None)
 
     step, after = journal.transact(seen, decide)
+    if after.head.unwinding:
+        wake(host, journal)
     if step is None:
         return False
     task = run_task(after.run, after.head.epoch, path)

@@ -54,14 +54,16 @@ def unwind(host: Host, task: Task, unwind_machine: str) -> dict[str, Any]:
         answer_parent(host, task.tenant, task.run)
         return _answer("done")
     if step.child:
-        return _answer("wait", seconds=_undo_child(host, journal, seen, step, unwind_machine))
+        seconds = _undo_child(host, journal, seen, step, unwind_machine)
+        return _answer("word") if needs_word(host, seen) else _answer("wait", seconds=seconds)
     return _undo(journal, seen, step)
 
 
 def _still_open(host: Host, journal: Journal, seen: Snapshot, unwind_machine: str) -> dict[str, Any] | None:
     """Return what is to be done while children, attempts or doubts are open; None = nothing is."""
     if end_children(host, seen, "", "cancelled", unwind_machine):
-        return _answer("wait", seconds=_until_child(host, journal, seen))
+        word = needs_word(host, seen)
+        return _answer("word") if word else _answer("wait", seconds=_until_child(host, journal, seen))
     if seen.head.open:
         return _answer("wait", seconds=_drain(host, journal, seen))
     return _ask(host, seen) if _in_doubt(seen) else None
@@ -112,14 +114,22 @@ def await_word(host: Host, task: Task) -> None:
 
 
 def needs_word(host: Host, seen: Snapshot) -> bool:
-    """Tell whether a run that unwinds waits for a person, and for nothing else."""
+    """Tell whether a run that unwinds waits for a person, and for nothing else; its children's end wakes it as well."""
     if seen.head.ended or not seen.head.unwinding or seen.head.open:
         return False
+    if alive := [step for step in seen.steps() if living(step)]:
+        return all(needs_word(host, _below(host, seen, step).read_all()) for step in alive)
     if _in_doubt(seen):
         return _ask(host, seen)["action"] == "word"
     step = _next_compensation(seen)
+    if step and step.child:
+        return needs_word(host, _below(host, seen, step).read_all())
     undoing = seen.step(f"{step.path}{COMPENSATE}") if step else None
     return undoing is not None and undoing.status in protocol.PARKED
+
+
+def _below(host: Host, seen: Snapshot, step: Step) -> Journal:
+    return Journal(host.store, host.clock, seen.run.tenant, step.child or "")
 
 
 def _undo_again(seen: Snapshot, undoing: Step) -> Change[None]:
@@ -300,7 +310,7 @@ def _undo_child(host: Host, journal: Journal, seen: Snapshot, step: Step, unwind
     """
     ending = seen.head.unwinding or "failed"
     reason = f"the run {seen.run.id} that it is {'a part' if is_apart(step) else 'a child'} of ends"
-    below = Journal(host.store, host.clock, seen.run.tenant, step.child or "")
+    below = _below(host, seen, step)
     known = below.read_all()
     if known.head.ended in _KEPT and any(map(_to_undo, known.steps())):
         _, known = below.transact(known, lambda again: _reopened(again, ending, reason, late=is_late(host, seen)))

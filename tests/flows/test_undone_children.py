@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from bodies import manifest, plan, refuse, said, task, tool, world
 from invariants import check
 from machine import UNWIND, Execution, World
 
 from shared.compiler import compile_manifest, unwind_machine
+from shared.errors import PermanentFailure
 from shared.manifest import Edge, Limits
-from shared.runtime.ending import request
+from shared.runtime.ending import UNWINDING, request
 from shared.runtime.mending import mend
+from shared.runtime.parking import Order, resume_step
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.runtime.unwinding import unwind
@@ -186,3 +190,69 @@ def test_the_sweeper_leaves_a_child_alone_that_is_being_undone():
     kin.start()
     assert (kin.w.head.state, kin.child().head.state) == ("failed", "failed")
     assert not [one for one in found if one.what.startswith("unwinding")]
+
+
+class Stuck:
+    """A family in which what the youngest has done cannot be undone, until it is mended."""
+
+    def __init__(self, *below):
+        self.ill = {"bad", "undo c"}
+        self.kin = Kin((sub("child"), tool("bad", "sub", on_error="fail")), *below, do=self.do)
+        self.kin.start()
+
+    def do(self, arguments, _):
+        if arguments["say"] in self.ill:
+            raise PermanentFailure("Not now.")
+        return arguments["say"]
+
+    def mend(self):
+        """A person has what failed tried again."""
+        self.ill.clear()
+        child = next(one for one in self.runs() if one.records.step("c"))
+        resume_step(child.steps, replace(task(child, "c/compensate"), workflow=child.unit.manifest.workflow), *WORD)
+
+    def runs(self):
+        named = [item for key, item in self.kin.w.store.items.items() if key.sk == "RUN"]
+        return [self.kin.of(item["id"], item["workflow"]) for item in named]
+
+    def parked(self):
+        """The workflows whose unwinding waits for a word."""
+        return sorted(one.unit.manifest.workflow for one in self.runs() if one.records.park(UNWINDING))
+
+
+WORD = (Order("retry", "ops"), UNWIND)
+YOUNG = [((undoable("c"),),), ((sub("grandchild"),), (undoable("c"),))]
+
+
+@pytest.mark.parametrize("below", YOUNG, ids=["child", "grandchild"])
+def test_an_unwinding_parks_while_only_a_person_can_say_how_its_child_is_undone(below):
+    stuck = Stuck(*below)
+    assert stuck.parked() == sorted({"w", "child", "grandchild"} & {one.unit.manifest.workflow for one in stuck.runs()})
+    started = len(stuck.kin.w.journal.events())
+    stuck.mend()
+    stuck.kin.go()
+    assert {one.head.ended for one in stuck.runs()} == {"failed"}
+    assert len(stuck.kin.w.journal.events()) > started
+    assert said(stuck.kin.w)[-1] == "undo c"
+    stuck.kin.check()
+
+
+def test_the_sweeper_wakes_an_unwinding_that_did_not_hear_of_the_end_of_its_child():
+    stuck = Stuck(*YOUNG[0])
+    w, succeed = stuck.kin.w, stuck.kin.w.engine.succeed
+    assert "decision_unsent" not in sweep(w)
+    w.engine.succeed = lambda token, result: token not in _parked(w) and succeed(token, result)
+    stuck.mend()
+    stuck.kin.go()
+    assert ([one.head.ended for one in stuck.runs()].count(None), w.head.ended) == (1, None)
+    w.engine.succeed = succeed
+    assert "decision_unsent" in sweep(w)
+    assert stuck.kin.go().w.head.ended == "failed"
+
+
+def sweep(w):
+    return [one.what for one in mend(w.steps, w.tenant, w.run, UNWIND)]
+
+
+def _parked(w):
+    return {w.records.park(UNWINDING).token}
