@@ -90,7 +90,8 @@ class DataStack(Stack):
             deletion_protection=durable,
             removal_policy=self.settings.removal,
             stream=stream,
-            time_to_live_attribute="expires",
+            # No record has such a field by itself: the "expires" of a gate, say, is when its decision is due.
+            time_to_live_attribute="ttl",
         )
 
     def _index_runs(self) -> None:

@@ -102,7 +102,7 @@ def _marker(new: NewRun) -> list[Write]:
         what = {"workflow": new.published.workflow, "occurrence": asked.occurrence}
     what |= {"budget_mode": asked.budget_mode} if asked.budget_mode != "enforce" else {}
     marker = Request(key=key, run=new.id, digest=values.digest(what))
-    item = {**marker.to_item(), "expires": (new.now + REQUEST_LIFE) // 1000}
+    item = {**marker.to_item(), "ttl": (new.now + REQUEST_LIFE) // 1000}
     return [Write(Key(request_partition(asked.tenant, key), marker.sk), item, None)]
 
 

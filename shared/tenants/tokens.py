@@ -76,7 +76,7 @@ def issue_token(holder: Principal, now: int, *, expires: int | None = None) -> t
         "created": now,
         "rev": 1,
     }
-    return text, item | ({"expires": expires} if expires else {})
+    return text, item | ({"expires": expires, "ttl": expires} if expires else {})
 
 
 def authenticate(header: str | None, store: Store, now: int) -> Principal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from shared import settings
 from shared.events.aws import SOURCE
 from shared.events.rules import ANNOUNCED, ASKED
 from shared.ledger.keys import INDEXES
+from shared.ledger.records import KINDS
 
 if TYPE_CHECKING:
     from conftest import Resource, Synthesised
@@ -32,7 +34,7 @@ def test_tables_are_durable_outside_local(prod: Synthesised):
         assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
         assert properties["SSESpecification"] == {"SSEEnabled": True}
         assert properties["DeletionProtectionEnabled"] is True
-        assert properties["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
+        assert properties["TimeToLiveSpecification"] == {"AttributeName": "ttl", "Enabled": True}
         assert (table.body["DeletionPolicy"], table.body["UpdateReplacePolicy"]) == ("Retain", "Retain")
         assert [key["AttributeName"] for key in properties["KeySchema"]] == ["pk", "sk"]
 
@@ -242,3 +244,8 @@ def test_the_command_line_finds_what_it_needs(local: Synthesised):
     assert wanted <= outputs
     url = json.dumps(local.templates["data"]["Outputs"]["ApiUrl"]["Value"])
     assert "http://127.0.0.1:4566/_aws/execute-api/" in url
+
+
+def test_no_record_is_deleted_by_a_field_of_its_own():
+    names = {field.name for kind in KINDS.values() for field in fields(kind)}
+    assert "ttl" not in names
