@@ -263,6 +263,11 @@ class Park(Record):
         """The sort key inside the run's partition."""
         return f"PARK#{self.path}"
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the execution that has registered it."""
+        return int(self.entry[:6] or 0)
+
 
 @frozen_record
 class Kept(Record):

@@ -157,12 +157,13 @@ def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
 def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, Step, Note]:
     """Take a step from a holder that is dead or out of time. Raises the fence.
 
-    What the attempt used was never learned, so its whole hold stays charged.
+    What the attempt used was never learned, so its whole hold stays charged. Whether its call happened was not, either.
     """
     note = Note("attempt_lost", step.path, step.attempt, {"used": notes.shown(step.hold), "error": error})
     spent, active = step.spent + step.hold, active_after(step, min(now, step.until))
     freed = replace(step, open=False, fence=step.fence + 1, hold=NOTHING, spent=spent, active=active, holder=None)
-    freed = replace(freed, ended=min(now, step.lease))  # its call cannot have begun later
+    died = Failure("transient", "The process ended without an answer.", uncertain=True)
+    freed = replace(freed, failure=died, ended=min(now, step.lease))  # its call cannot have begun later
     # An attempt is not active beyond its time-out, but whatever closed after that was.
     over = min(now, max(step.until, head.last_close))
     return rules.release(head, step.hold, step.hold, over), freed, note

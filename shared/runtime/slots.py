@@ -52,11 +52,14 @@ def _rank(manifest: Manifest, park: Park) -> int:
 
 
 def _give(seen: Snapshot, fresh: Step, path: str, manifest: Manifest) -> Change[bool | None]:
-    """Give one slot: True = this step has it, False = it needs none, None = there is none."""
+    """Give one slot: True = this step has it, False = it needs none, None = there is none.
+
+    What was registered in an earlier epoch waits no more: its step registers anew once it is reached again.
+    """
     head, park, step = seen.head, seen.park(path), seen.step(fresh.path) or fresh
     if head.ended or head.unwinding:
         return Change(None)
-    if park is None or park.answer or step.slot:
+    if park is None or park.answer or park.epoch != head.epoch or step.slot:
         return Change(result=step.slot)
     if step.settled or step.open or closed(seen, scope_of(step.path.removesuffix(FALLBACK))):
         return Change(_GIVEN, (replace(park, answer="over"),))  # it finds out for itself that nothing opens there

@@ -145,6 +145,8 @@ def _open_sharing(host: Host, ask: Ask, journal: Journal, seen: Snapshot) -> tup
         opening, seen = journal.transact(seen, lambda again: protocol.open_attempt(ask, again))
         if not isinstance(opening, Refused) or not find_more(host, journal, seen, opening.refusal):
             return opening, seen
+        # What is only tried writes nothing: it would be refused for ever by what had been read before.
+        seen = journal.read({*seen.asked, *seen.records})
 
 
 def _transformed(host: StepHost, task: Task, plan: StepPlan, path: str, journal: Journal, seen: Snapshot) -> Step:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.budget import rules
 from shared.budget.tenant import give_back
-from shared.ledger.records import Amount, Ending, Failure, Gate, Park, Step
+from shared.ledger.records import Amount, Ending, Gate, Park, Step
 from shared.runtime import protocol
 from shared.runtime.children import answer_parent, is_late, living, stop_child
 from shared.runtime.ending import UNWINDING, begin, start_unwinding
@@ -283,13 +283,12 @@ def _drain(host: Host, journal: Journal, seen: Snapshot) -> int:
 
 def _give_up(seen: Snapshot, paths: list[str], now: int) -> Change[None]:
     """Take steps from dead processes; whether their calls happened is decided like after any other failure."""
-    died = Failure("transient", "The process ended without an answer.", uncertain=True)
     head, records, notes = seen.head, list[Step](), list[Note]()
     for path in paths:
         step = seen.step(path)
         if step and step.open and step.lease <= now:
             head, freed, lost = protocol.abandon(head, step, now)
-            records.append(replace(freed, status="failed", failure=died))
+            records.append(replace(freed, status="failed"))
             notes.append(lost)
     return Change(None, (head, *records), tuple(notes))
 

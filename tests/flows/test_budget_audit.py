@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from bodies import each, manifest, plan, tool
+from dataclasses import replace
+
+import pytest
+from bodies import BUDGET, each, manifest, plan, tool
 from invariants import check
 from machine import World
 from test_tenant_budgets import USD, costly, figures, short_of
+from town import NUMBERS, Town
 
 from shared.compiler import compile_manifest
 from shared.manifest import Limits
@@ -75,3 +79,20 @@ def test_items_of_a_map_are_audited_like_any_step():
     assert audited(w).status == "SUCCEEDED"
     assert {path for path, _, _ in noted(w)} == {"each[2]/a"}
     check(w)
+
+
+def test_parts_of_an_audited_run_take_from_each_other_what_one_of_them_lacks():
+    town = Town(each(tool("a", say="${ thing }"), over=NUMBERS), budget=replace(BUDGET, steps=24))
+    published, trips, read = town.w.steps.definitions.published("w"), [], town.w.store.read
+
+    def counted(keys):
+        trips.append(keys)
+        return read(keys) if len(trips) < 1000 else pytest.fail("it reads for ever")
+
+    town.w.store.read = counted
+    for mode in ("enforce", "audit"):
+        trips.clear()
+        asked = StartRequest("acme", "alex@example.test", "api", {"numbers": [*range(20)]}, budget_mode=mode)
+        town.w.run, _ = start_run(town.w.steps, published, asked)
+        town.go()
+        assert town.w.head.ended == "completed"

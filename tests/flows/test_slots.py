@@ -6,14 +6,18 @@ import random
 from dataclasses import replace
 
 import pytest
-from bodies import each, manifest, plan, refuse, said, tool
+from bodies import each, manifest, plan, refuse, said, task, tool
 from invariants import check
 from machine import Killed, World
 
 from shared.compiler import compile_manifest
-from shared.errors import TransientFailure
+from shared.errors import PermanentFailure, TransientFailure
+from shared.ledger.records import Park
 from shared.manifest import Retry
 from shared.runtime.ending import request
+from shared.runtime.resuming import Resume, resume_run
+from shared.runtime.settle import register
+from shared.runtime.slots import give_slots
 from shared.testing import FakeModels, FakeTools
 
 
@@ -139,6 +143,28 @@ def test_who_waits_for_a_slot_is_released_when_the_run_ends():
     assert w.unwind().status == "SUCCEEDED"
     assert run.go().status != "RUNNING"
     assert (w.head.state, len(said(w)), w.head.slots) == ("cancelled", 1, 0)
+    check(w)
+
+
+def test_what_waited_for_a_slot_in_an_earlier_epoch_gets_none_before_it_waits_again():
+    """A step that has not been reached yet kept the only place from those that it needs, and all waited for ever."""
+    registered = []
+
+    def do(given, _):
+        if given["say"] == "bad" and w.head.epoch == 1:
+            register(w.journal, Park(path="late/slot", kind="slot", token="old", entry="000001|9|0000"), [])
+            registered.extend(waiting(w))
+            raise PermanentFailure("no")
+        return given["say"]
+
+    w = world(tool("bad", on_error="fail"), tool("first"), tool("late", "first"), slots=1, do=do)
+    w.start({})
+    w.unwind()
+    assert registered == ["late/slot"]
+    resume_run(w.steps, w.journal, Resume("ops"))
+    give_slots(w.steps, task(w, "bad"))
+    assert (w.head.slots, w.records.step("late")) == (0, None)
+    assert w.execution().status == "SUCCEEDED"
     check(w)
 
 
