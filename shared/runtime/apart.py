@@ -16,11 +16,9 @@ from shared.runtime import protocol
 from shared.runtime.children import Birth, run_as_child
 from shared.runtime.envelopes import share, within
 from shared.runtime.host import plan_of
-from shared.runtime.joins import verdict
 from shared.runtime.maps import items_over
 from shared.runtime.runs import NewRun, StartRequest
 from shared.runtime.scope import inside_names, keys_inside
-from shared.runtime.steps import skipped
 
 if TYPE_CHECKING:
     from shared.ledger.records import Run, Step
@@ -53,11 +51,8 @@ class _Whole:
         return keys_inside(self._host.manifest(self._task), self.plan, self._task.scope)
 
     def begin(self, journal: Journal, seen: Snapshot) -> Step:
-        """Create the run, or skip the step. Raises StepFailure."""
+        """Create the run. Raises StepFailure."""
         host, task, plan = self._host, self._task, self.plan
-        entry = verdict(plan, task.scope, seen, host.names(task, seen))
-        if entry.kind == "skip":
-            return skipped(host, plan, task.path, entry.reason, journal, seen)
         published = host.definitions.published(task.workflow, task.version)
         context = values.store(context_of(host, task, plan, seen), host.blobs, task.tenant)
         now, records = host.clock.now(), self._records(seen)

@@ -59,7 +59,7 @@ class Beginning(Protocol):
         ...
 
     def begin(self, journal: Journal, seen: Snapshot) -> Step:
-        """Create the child, or settle the step without one. Raises StepFailure."""
+        """Create the child of a step that may run. Raises StepFailure."""
         ...
 
 
@@ -68,9 +68,7 @@ def run_as_child(host: Host, task: Task, beginning: Beginning) -> None:
     journal = host.journal(task)
     seen = journal.read(beginning.keys())
     step = seen.step(task.path)
-    if is_to_go_on(step):
-        step = resume_child(host, task, journal, seen)
-    elif step is None or (not step.settled and step.child is None):
+    if step is None or is_to_go_on(step) or not (step.settled or step.child):
         step = _begin(host, task, beginning, journal, seen)
     if step.settled or step.child is None:
         settle(host, task, step)
@@ -89,10 +87,23 @@ def _begin(host: Host, task: Task, beginning: Beginning, journal: Journal, seen:
     if stop:
         raise NotOpened(f"Child {task.path} is not begun: {stop.why}.")
     try:
-        return beginning.begin(journal, seen)
+        skip = _skipped(host, task, beginning.plan, journal, seen)
+        if skip:
+            return skip
+        return resume_child(host, task, journal, seen) if is_to_go_on(known) else beginning.begin(journal, seen)
     except StepFailure as failure:
         record_failure(host, task, beginning.plan, task.path, failure)
         raise
+
+
+def _skipped(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snapshot) -> Step | None:
+    """Skip a step that may not run, also one whose child has ended early; None = it may run, or has begun to.
+
+    The child stays as it ended: what it has done is undone if the run unwinds. Raises StepFailure.
+    """
+    entry = verdict(plan, task.scope, seen, host.names(task, seen))
+    step = skipped(host, plan, task.path, entry.reason, journal, seen) if entry.kind == "skip" else None
+    return step if step and step.settled else None
 
 
 class _SubWorkflow:
@@ -107,9 +118,6 @@ class _SubWorkflow:
 
     def begin(self, journal: Journal, seen: Snapshot) -> Step:
         host, task, plan = self._host, self._task, self.plan
-        entry = verdict(plan, task.scope, seen, host.names(task, seen))
-        if entry.kind == "skip":
-            return skipped(host, plan, task.path, entry.reason, journal, seen)
         published = host.definitions.published(plan.spec["workflow"], plan.spec.get("version"))
         given = _input(host, task, plan, published, seen)
         birth = Birth(task, plan, published, given, host.clock.now())

@@ -3,8 +3,8 @@
 A run that ended early may be resumed: its head's epoch rises and another execution begins. Completed steps stay as
 they are; everything else is found as if nothing had happened to it yet, but for what must never be forgotten: the
 fence, what was spent and added to its budget, the ledger entry (the next dispatch is another one), a map's items, an
-agent's instruction, the child that goes on. A call that a person had given up is in doubt again when its step is
-reached: it is neither made anew nor forgotten.
+agent's instruction, the child that goes on and its place among what is undone. A call that a person had given up is in
+doubt again when its step is reached: it is neither made anew nor forgotten.
 
 Nothing is rewritten for that: records of an earlier epoch are *read* so.
 """
@@ -69,6 +69,7 @@ def _renewed(step: Step, epoch: int) -> Step:
         ended=step.ended if left else None,
         given_up=step.given_up,
         child=step.child,
+        settled_seq=step.settled_seq if step.child else None,
         parts=step.parts,
         first=step.first,
         tool=step.tool,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from shared.ledger.records import Amount
-from shared.runtime.scopes import COMPENSATE, FALLBACK, around, is_part
+from shared.runtime.scopes import COMPENSATE, FALLBACK, around, is_part, whole_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -80,6 +80,7 @@ def fold(events: Iterable[Event]) -> Told:
         told = replace(_run(told, event), seq=event.seq)
         if event.type == "run_resumed":
             steps = {path: _renewed(path, step) for path, step in steps.items()}
+            steps.update(_entered(steps, event.data))
             gates = {path: gate for path, gate in gates.items() if gate.status == "approved"}
         if event.path and event.type != _NO_STEP:
             known = steps.get(event.path, ToldStep())
@@ -111,6 +112,19 @@ def _renewed(path: str, step: ToldStep) -> ToldStep:
         return step
     attempt = 0 if undoing else step.attempt
     return replace(step, status=None, settled=None, retries=None, result={}, attempt=attempt)
+
+
+def _entered(steps: Mapping[str, ToldStep], data: Mapping[str, Any]) -> dict[str, ToldStep]:
+    """Return the map or loop that a part has entered again with its epoch: its own, completed or not.
+
+    Earlier releases only tell whose child goes on (``<run>|<path of the part>``), not what it enters.
+    """
+    part = str(data["by"]).rpartition("|")[2]
+    path = data.get("entered") or (whole_of(part) if is_part(part) else None)
+    if path is None:
+        return {}
+    told = replace(steps.get(path, ToldStep()), status=None, settled=None, result={})
+    return {path: replace(told, status="running", settled=False) if "entered" in data else told}
 
 
 # --- steps --------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def verdict(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdic
 
     Raises StepFailure when that depends on a condition which cannot be evaluated: the step fails of it; and
     AttestationMismatch when a source's result was not written by us. What has a run of its own may run: its parent has
-    decided that.
+    decided that. A step that has begun in this epoch, and is tried again, has passed its ``when``.
     """
     if seen.run.part == f"{prefix}{plan.id}":
         return READY
@@ -44,9 +44,11 @@ def verdict(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdic
     if joined.kind == "broken":
         edges = [edge for edge in plan.needs if _edge(edge, plan, prefix, seen, scope)[1] == "broken"]
         scope.holds(edges[0].when)
-    if joined.kind == "ready" and plan.when and not merged(plan, prefix, seen, scope).holds(plan.when):
-        return Verdict("skip", f"when is false: {plan.when}")
-    return joined
+    own = seen.step(f"{prefix}{plan.id}")
+    entered = own is not None and own.started is not None
+    if joined.kind != "ready" or not plan.when or entered or merged(plan, prefix, seen, scope).holds(plan.when):
+        return joined
+    return Verdict("skip", f"when is false: {plan.when}")
 
 
 def foreseen(plan: StepPlan, prefix: str, seen: Snapshot, scope: Scope) -> Verdict:

@@ -340,13 +340,14 @@ def finished(step: Step, outcome: Outcome, now: int, seq: int) -> Step:
 def skip(plan: StepPlan, path: str, reason: str, now: int, seen: Snapshot) -> Change[Step | None]:
     """Record that the step is skipped, unless something has been recorded already. None = the run is ending."""
     known = seen.step(path)
-    begun = known and known.attempt and known.status != "ready"
+    begun = known and known.started is not None  # in this epoch
     if known and (known.settled or begun or known.status in PARKED):
         return Change(known)
     if seen.head.ended or seen.head.unwinding or closed(seen, scope_of(path)):
         return Change(None)
     fresh = known or new_step(plan, path, seen.head.epoch)
-    skipped = replace(fresh, status="skipped", settled=True, ended=now, reason=reason, settled_seq=seen.head.seq + 1)
+    seq = fresh.settled_seq or seen.head.seq + 1  # what an earlier epoch's child did is undone in its place
+    skipped = replace(fresh, status="skipped", settled=True, ended=now, reason=reason, settled_seq=seq)
     return Change(skipped, (skipped,), (Note("step_skipped", path, None, {"reason": reason}),))
 
 

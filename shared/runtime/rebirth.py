@@ -111,9 +111,10 @@ class _Rebirth:
     def _writes(self, parent: Run, child: Snapshot, run: Run, head: Head) -> tuple[Write, ...]:
         if run.part:
             run = replace(run, version=parent.version, hash=parent.hash, machine=parent.machine)
-        whole = _whole(child)
-        again = (_entered(whole, run, head.epoch),) if whole and is_part(run.part or "") else ()
-        note = Note("run_resumed", None, None, _told(run, head))
+        whole = _whole(child) if is_part(run.part or "") else None
+        again = (_entered(whole, run, head.epoch),) if whole else ()
+        told = {"epoch": head.epoch, "by": run.parent, "version": run.version}
+        note = Note("run_resumed", None, None, told | ({"entered": whole.path} if whole else {}))
         return self.below.writes(child, Change(None, (head, listed(run, head), *again), (note,)))
 
 
@@ -128,10 +129,6 @@ def _entered(whole: Step, run: Run, epoch: int) -> Step:
     first = range_of(run.part or "")[1]
     fresh = replace(whole, status="running", epoch=epoch, settled=False, failure=None, output=None, ended=None, by=None)
     return replace(fresh, iteration=first) if whole.type == "loop" else fresh
-
-
-def _told(run: Run, head: Head) -> dict[str, Any]:
-    return {"epoch": head.epoch, "by": run.parent, "version": run.version}
 
 
 def _within(head: Head, parent: Head, now: int) -> Head:

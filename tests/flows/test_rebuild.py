@@ -6,12 +6,15 @@ import dataclasses
 from dataclasses import replace
 
 import pytest
+from bodies import each, loop
+from bodies import tool as step
 from invariants import check
 from machine import UNWIND
 from test_doubt import given_up
 from test_other_runs import failing, gated, task, tool, world
+from town import Town, task_in
 
-from shared.errors import Conflict, TransientFailure
+from shared.errors import Conflict, PermanentFailure, TransientFailure
 from shared.ids import sha256
 from shared.ledger.records import Amount
 from shared.manifest import Retry, StepPlan
@@ -23,6 +26,7 @@ from shared.runtime.journal import Change, Note
 from shared.runtime.mending import mend
 from shared.runtime.parking import Order, resume_step
 from shared.runtime.rebuild import compare, rebuild
+from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.runs import StartRequest, start_run
 from shared.testing import FrozenClock
 from shared.values import Value
@@ -268,6 +272,59 @@ def test_a_log_of_an_earlier_release_says_less_and_is_no_difference(make):
     steps = fold(before).steps
     assert not any(step.call or "output" in step.result for step in steps.values())
     assert not [one for one in compare(seen, before).differences if one.record != "RUN"]
+
+
+# --- a part that goes on with its whole ------------------------------------------------------------------------------
+
+
+def reborn(kind):
+    """Return a town, and its part that had completed with a failure: it goes on in a second epoch, and has paused."""
+    ill, number = {"a13"}, "loop.iteration" if kind == "loop" else "item"
+
+    def do(given, _):
+        if given["say"] in ill:
+            raise PermanentFailure("no")
+        return given["say"]
+
+    first, second = (f"${{ '{name}' + string({number}) }}" for name in "ab")
+    body = (step("a", say=first, on_error="fail"), step("b", "a", say=second, on_error="pause"))
+    if kind == "loop":
+        whole = loop(*body, until="loop.iteration >= 20", times=60, on_error="fail")
+    else:
+        whole = each(*body, over=list(range(20)), on_failure="fail_fast", on_error="fail")
+    town = Town(whole, do=do).start()
+    assert town.w.head.ended == "failed"
+    ill.symmetric_difference_update({"a13", "b13"})
+    resume_run(town.w.steps, town.w.journal, Resume("ops"))
+    below = next(one for one in town.go().worlds() if one.head.paused)
+    assert (below.records.step(whole.id).status, below.head.epoch) == ("running", 2)
+    ill.clear()
+    return town, below, whole.id
+
+
+@pytest.mark.parametrize("kind", ["map", "loop"])
+def test_a_part_that_has_entered_its_map_or_loop_again_is_left_alone_and_goes_on(kind):
+    town, below, whole = reborn(kind)
+    assert not [one for one in rebuild(below.journal, repair=True).differences if one.record != "RUN"]
+    job = task_in(below, f"{whole}[13]/")
+    resume_step(below.steps, replace(job, step="b", epoch=2), Order("retry", "ops"), UNWIND)
+    assert town.go().w.head.ended == "completed"
+    assert below.records.step(f"{whole}[13]/b").status == "completed"
+    town.check()
+
+
+@pytest.mark.parametrize("kind", ["map", "loop"])
+def test_that_it_is_entered_again_is_told_by_the_log_unless_an_earlier_release_has_written_it(kind):
+    _, below, whole = reborn(kind)
+    good, events = below.records, below.journal.events()
+    over = replace(good.step(whole), status="completed", settled=True)
+    earlier = [replace(one, data={name: of for name, of in one.data.items() if name != "entered"}) for one in events]
+    for known in (good, good.with_({over.sk: over})):
+        assert not [one for one in compare(known, earlier).differences if one.record.startswith("STEP")]
+    spoil(below, over)
+    found = told(rebuild(below.journal, repair=True))
+    assert found[f"STEP#{whole}", "status"] == ("completed", "running")
+    assert replace(below.records.step(whole), rev=good.step(whole).rev) == good.step(whole)
 
 
 @pytest.mark.parametrize("rule", ["reject", "fail", "pause", "approve"])
