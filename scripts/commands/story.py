@@ -324,6 +324,7 @@ _TOLD: dict[str, Teller] = {
     "call_refused": _not_called,
     "child_started": _child,
     "child_resumed": _plainly("its child run goes on"),
+    "child_undone": _plainly("what its child run had done is undone"),
     "wait_started": _waits,
     "event_awaited": _plainly(f"an event completes it: {COMMAND} runs send"),
     "event_received": _event,

@@ -337,11 +337,12 @@ def _undone(seen: Snapshot, path: str, total: Amount, *, undid: bool) -> Change[
     step = seen.step(path)
     if step is None or step.undone == step.child or seen.head.ended:
         return Change(None)
-    if not undid:
-        return Change(None, (replace(step, undone=step.child),))
     used = Amount(*(max(0, now - before) for now, before in zip(_parts(total), _parts(step.spent), strict=True)))
-    fresh = replace(step, undone=step.child, status="compensated", spent=step.spent + used, epoch=seen.head.epoch)
+    fresh = replace(step, undone=step.child, spent=step.spent + used)
     head, told = rules.give_back(seen.head, Amount(), used, 0), {"used": shown(used)} if used != Amount() else {}
+    if not undid:  # it had failed or timed out, and stays so
+        return Change(None, (head, fresh), (Note("child_undone", path, None, told),) if told else ())
+    fresh = replace(fresh, status="compensated", epoch=seen.head.epoch)
     return Change(
         None, (head, fresh, *protocol.undone_around(path, seen)), (Note("step_compensated", path, None, told),)
     )

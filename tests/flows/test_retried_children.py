@@ -21,7 +21,7 @@ def slow(**more):
     """A child that books, then waits for a word and writes down that it has come."""
     event = {"event": {"name": "paid", "match": None, "timeout": 999.0}}
     child = (undoable("book"), plan("word", "wait", ("book",), timeout=999.0, spec=event), tool("note", "word"))
-    return Kin([sub("child", timeout=60.0, retry=ONCE, **more), tool("last", "sub")], child).start()
+    return Kin([sub("child", timeout=60.0, retry=ONCE, **more), tool("last", "sub")], child, cost=1000).start()
 
 
 def time_out(kin):
@@ -49,6 +49,7 @@ def test_a_child_that_timed_out_goes_on_with_the_retry():
 def test_a_child_that_times_out_with_every_attempt_is_undone_once_when_its_parent_fails():
     kin = time_out(time_out(slow(on_error="fail")))
     assert (kin.w.head.ended, said(kin.w)) == ("failed", ["book", "undo book"])
+    assert kin.w.records.step("sub").spent.usd == kin.w.records.run.limit_usd - kin.w.head.left_usd == 2000
     kin.check()
 
 
