@@ -119,6 +119,10 @@ class Engine(Protocol):
         """Fail a task token; False when nobody waits for it any more."""
         ...
 
+    def works(self, attempt: str) -> bool:  # noqa: ARG002 - the port's form
+        """Tell whether a process is known to work at this attempt still, although its lease is over."""
+        return False
+
 
 class Usage(NamedTuple):
     """Tokens that a model request used, and their price in nano-USD."""

@@ -5,8 +5,9 @@ there. Only calls have threads of their own. When nothing of a run moves, it is 
 its records say how it goes on. So waking a run and taking it over after a crash are the same thing.
 
 Time-outs come from outside: a call that outlasts its step's time-out by a margin is given up, another thread takes its
-thread's place, and what it still returns fails on the fence. A thread cannot be killed, so a call that never returns
-keeps its thread until the process ends; tools bound their calls by ``call.timeout``.
+thread's place, and what it still returns fails on the fence. But a thread cannot be killed: a call that may change
+something is alive as long as its thread is, and waited for until the process ends. Tools bound their calls by
+``call.timeout``.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class InProcess(Engine):
         self.ticks = ticks or Ticks()
         self.hub = Hub(self.ticks, workers, self._stand_still)
         self.calls: dict[Walk, tuple[int, Live, int]] = {}
+        self._working: set[str] = set()
         self.timers = Timers()
         self.tiers = Tiers(self)
         self.places = Places(self, tenant, release)
@@ -111,6 +113,10 @@ class InProcess(Engine):
     def fail(self, token: str, error: str, cause: str) -> bool:
         """Fail a token."""
         return self.answer(token, TaskFailed(error, cause))
+
+    def works(self, attempt: str) -> bool:
+        """Tell whether a thread of this process is at work for the attempt."""
+        return attempt in self._working
 
     # --- driving ------------------------------------------------------------------------------------------------
 
@@ -249,10 +255,13 @@ class InProcess(Engine):
                 live.early.pop(do.token, None)
         if timed:
             self.calls[walk] = (task.deadline, live, ticket)
+        self._working.add(task.attempt)
         try:
             outcome = self.handlers.perform(task)
         except Exception as error:  # noqa: BLE001 - as an engine sees it: any error is a failed task, by its name
             outcome = TaskFailed(type(error).__name__, str(error))
+        finally:
+            self._working.discard(task.attempt)
         if timed:
             with live.lock:
                 if self.calls.pop(walk, None):

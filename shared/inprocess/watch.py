@@ -11,6 +11,7 @@ from shared.inprocess.handlers import UNWIND
 from shared.inprocess.tiers import TIER
 from shared.interpreter import TaskFailed
 from shared.runtime.ending import request
+from shared.runtime.steps import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,6 +28,10 @@ _SHORTEST = 0.0005
 DEADLINE = "deadline"
 """Name of the timer that ends a run."""
 _OWN = ("nap:", "sleep:")
+_WAITS = (
+    "Run %s: the call of %s has not returned in its time. It may still happen, so it is waited for. To give it up, end "
+    "this process, and look whether it has happened."
+)
 
 
 class Watch:
@@ -35,6 +40,7 @@ class Watch:
     def __init__(self, engine: InProcess, changed: Callable[[], bool]) -> None:
         self._engine, self._changed = engine, changed
         self._bell = threading.Condition()
+        self._told: set[tuple[str, str, int]] = set()
 
     def run(self) -> None:
         """Watch until the engine stops."""
@@ -96,9 +102,12 @@ class Watch:
             LOG.info("run %s had ended before its deadline", run)
 
     def _give_up_late_calls(self) -> None:
+        """Give up what only reads and outlasts its time; what changes something is alive as long as its thread is."""
         now, calls = self._engine.now(), self._engine.calls
         late = [(walk, live, ticket) for walk, (deadline, live, ticket) in list(calls.items()) if deadline <= now]
         for walk, live, ticket in late:
+            if self._may_happen(live, walk):
+                continue
             with live.lock:
                 if walk.ticket != ticket or calls.pop(walk, None) is None:
                     continue
@@ -106,6 +115,17 @@ class Watch:
                 self._engine.free(live, walk)
             self._engine.hub.put(self._engine.hub.relieve)
             self._engine.put(live, walk, TaskFailed("States.Timeout"))
+
+    def _may_happen(self, live: Live, walk: Walk) -> bool:
+        """Tell whether a call that is late may change something: only its own process will know whether it did."""
+        do = walk.do
+        path = f"{do.path}{SUFFIX.get(do.op, '')}" if do else ""
+        step = self._engine.places.journal(live.id).read([f"STEP#{path}"]).step(path)
+        alive = step is not None and step.open and step.call is not None and step.call.risk != "read"
+        if alive and (live.id, path, walk.ticket) not in self._told:
+            self._told.add((live.id, path, walk.ticket))
+            LOG.warning(_WAITS, live.id, path)
+        return alive
 
     def _look_around(self) -> None:
         """Look again at every run whose records another process may have written."""

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from shared.runtime.protocol import Ask, Opening
     from shared.runtime.task import Task
 
-_SUFFIX = {"run": "", "fallback": FALLBACK, "compensate": COMPENSATE}
+SUFFIX = {"run": "", "fallback": FALLBACK, "compensate": COMPENSATE}
+"""What follows a step's path in that of the attempt, by operation."""
 _KEYS: Memo[frozenset[str]] = Memo()
 _CALLS = {"agent": agent_call, "turn": turn_call, "tool": tool_call, "router": llm_router_call}
 
@@ -54,7 +55,7 @@ def run_step(host: StepHost, task: Task) -> dict[str, Any]:
     """
     if task.op == "probe":
         return probe_step(host, task)
-    path = task.path + _SUFFIX[task.op]
+    path = task.path + SUFFIX[task.op]
     plan = plan_at(host, task, path)
     journal = host.journal(task)
     seen = journal.read(_KEYS.of(plan, path, lambda: _keys(host, task, plan, path)))

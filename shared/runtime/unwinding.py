@@ -273,7 +273,8 @@ def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind
 def _drain(host: Host, journal: Journal, seen: Snapshot) -> int:
     """Give up attempts whose process is surely dead; return the seconds until the next one can be."""
     now = host.clock.now()
-    dead = [step.path for step in seen.steps() if step.open and step.lease <= now][:BATCH]
+    over = [step for step in seen.steps() if step.open and step.lease <= now]
+    dead = [step.path for step in over if not host.engine.works(step.holder or "")][:BATCH]
     if dead:
         journal.transact(seen, lambda again: _give_up(again, dead, now))
         return 0

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from shapes import manifest, step
 
 from scripts.commands.doctor import services
 from scripts.commands.local_runs import LocalRuns
+from shared.clock import SystemClock
 from shared.errors import TransientFailure
+from shared.inprocess.handlers import UNWIND
 from shared.inprocess.workspace import TENANT, Workspace
 from shared.manifest import Retry
 from shared.ports import Key, Write
 from shared.runtime.breaker import FAILURES, Breaker, tripped
+from shared.runtime.ending import request
 from shared.runtime.journal import Journal
 from shared.runtime.runs import StartRequest, start_run
 from shared.testing import FakeModels, FakeTools, FixedDefinitions
+
+
+class Ahead(SystemClock):
+    """A clock that can be put forward."""
+
+    ahead = 0
+
+    def now(self):
+        return super().now() + self.ahead
 
 
 class Machine:
@@ -25,6 +38,7 @@ class Machine:
 
     def __init__(self, path, definition, tools, workers=4, seen_as=lambda store: store):
         self.workspace = Workspace(path)
+        self.workspace.clock = self.clock = Ahead()
         self.workspace.store = seen_as(self.workspace.store)
         self.workspace.definitions = FixedDefinitions(definition)
         self.engine = self.workspace.engine(workers)
@@ -87,6 +101,66 @@ def test_a_call_that_outlasts_its_time_is_given_up_from_outside_and_its_late_res
     assert kinds[1:] == [
         "step_opened", "attempt_lost", "step_retrying", "step_opened", "step_completed", "run_completed"
     ]  # fmt: skip
+
+
+class Slow:
+    """A call that does not return before it is let."""
+
+    def __init__(self):
+        self.calls, self.undone, self.begun, self.let = [], [], threading.Event(), threading.Event()
+
+    def do(self, given, call):
+        if "undo" in given:
+            self.undone.append(call.attempt)
+            return {}
+        self.calls.append(call.attempt)
+        self.begun.set()
+        assert self.let.wait(30)
+        return {"done": True}
+
+
+def changing(**more):
+    made = replace(step("a", timeout=0.05, **more), risk="reversible")
+    return replace(made, spec={**made.spec, "compensate": {"tool": "a", "with": {"undo": 1}}})
+
+
+def slow_run(machine, caplog, **more):
+    """A run whose call is late, and may change something."""
+    slow = Slow()
+    host = machine(manifest(changing(**more), step("b", "a")), {"a": slow.do, "b": lambda *_: {}}, workers=2)
+    run = host.start()
+    assert slow.begun.wait(30)
+    host.clock.ahead = 60_000  # far beyond its time-out and its lease
+    end = time.monotonic() + 30
+    while "may still happen" not in caplog.text:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return host, run, slow
+
+
+def test_a_late_call_that_may_change_something_is_waited_for_as_long_as_its_thread_lives(machine, caplog):
+    again = Retry(max_retries=1, base_delay=0.0, jitter=False)
+    host, run, slow = slow_run(machine, caplog, retry=again)
+    slow.let.set()
+    host.finish()
+    events = host.journal(run).events()
+    assert [event.type for event in events][1:4] == ["step_opened", "step_completed", "step_opened"]
+    assert (slow.calls, events[2].data["overrun"], caplog.text.count("may still happen")) == ([1], True, 1)
+    assert host.journal(run).read([]).head.ended == "completed"
+
+
+def test_a_run_is_not_undone_before_its_late_call_has_returned(machine, caplog):
+    host, run, slow = slow_run(machine, caplog)
+    asked, works, end = [], host.engine.works, time.monotonic() + 30
+    host.engine.works = lambda attempt: asked.append(attempt) or works(attempt)
+    request(host.handlers.steps, host.journal(run), "cancelled", "by ops", UNWIND)
+    while len(asked) < 2:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert (host.journal(run).read(["STEP#a"]).step("a").open, slow.undone) == (True, [])
+    slow.let.set()
+    host.finish()
+    assert (slow.calls, slow.undone, host.journal(run).read([]).head.ended) == ([1], [1], "cancelled")
 
 
 def test_many_runs_and_a_fan_out_at_once_lose_no_event(machine):
