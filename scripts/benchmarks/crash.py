@@ -142,19 +142,19 @@ def _compare(*, as_json: bool) -> int:
     return 1 if beside.broken(kinds) else 0
 
 
-COLUMNS = {
-    "SIGNALBOX": ("signalbox", "scenarios"),
-    "DUPLICATED": ("signalbox", "duplicated"),
-    "PAID": ("signalbox", "paid_twice"),
-    "UNSAID": ("signalbox", "unsaid"),
-    "ASKED": ("signalbox", "asked"),
-    "POWERTOOLS": ("powertools", "scenarios"),
-    "DUPLICATED ": ("powertools", "duplicated"),
-    "LOOKED UP": ("powertools, looked up first", "duplicated"),
-    "WITH KEYS": ("powertools, far side with keys", "duplicated"),
-    "PAID ": ("powertools", "paid_twice"),
-    "UNSAID ": ("powertools", "unsaid"),
-}
+COLUMNS = (
+    ("SIGNALBOX", "signalbox", "scenarios"),
+    ("DUPLICATED", "signalbox", "duplicated"),
+    ("PAID", "signalbox", "paid_twice"),
+    ("UNSAID", "signalbox", "unsaid"),
+    ("ASKED", "signalbox", "asked"),
+    ("POWERTOOLS", "powertools", "scenarios"),
+    ("DUPLICATED", "powertools", "duplicated"),
+    ("LOOKED UP", "powertools, looked up first", "duplicated"),
+    ("WITH KEYS", "powertools, far side with keys", "duplicated"),
+    ("PAID", "powertools", "paid_twice"),
+    ("UNSAID", "powertools", "unsaid"),
+)
 LEGEND = """
 SIGNALBOX, POWERTOOLS  scenarios: one fault at one call of the run, or all of it delivered again after its end
 DUPLICATED             an effect was made twice, at a far side that takes no keys
@@ -168,8 +168,9 @@ ASKED                  a person had to say what became of a call"""
 
 
 def _beside(rows: dict[str, dict[str, dict[str, int]]]) -> None:
-    cells = [(name, *(f"{its[side][what]:,}" for side, what in COLUMNS.values())) for name, its in rows.items()]
-    table(("KIND OF RUN", *COLUMNS), cells, right=COLUMNS, empty="nothing")
+    cells = [(name, *(f"{its[side][what]:,}" for _, side, what in COLUMNS)) for name, its in rows.items()]
+    heads = tuple(head for head, _, _ in COLUMNS)
+    table(("KIND OF RUN", *heads), cells, right=heads, empty="nothing")
     print(LEGEND)
 
 

@@ -87,7 +87,7 @@ class Places:
         with live.lock:
             live.adopt(seen, manifest)
             if seen.head.ended:
-                self.drop(live)
+                self.over(live)
                 return []
             end = self.deadline(seen)
             if end is not None:
@@ -122,6 +122,12 @@ class Places:
             parked = not isinstance(self._places.get(run), Live)
         if parked:
             self._engine.ticks.forget(run_partition(self._tenant, run))
+
+    def over(self, live: Live) -> None:
+        """Forget a run that has ended, unless a later epoch was begun meanwhile, which found it here still."""
+        self.drop(live)
+        if not self.journal(live.id).read([]).head.ended:
+            self._engine.host(live.id)
 
     def drop(self, live: Live) -> None:
         """Forget a run that has ended, or that cannot go on here, and give its lease back."""

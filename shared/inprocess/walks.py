@@ -68,8 +68,9 @@ class Walks:
 
     def _last(self, live: Live) -> list[Walk]:
         """After the last state of a run: it has ended, or its records say why not."""
-        if self._engine.places.journal(live.id).read([]).head.ended:
+        head = self._engine.places.journal(live.id).read([]).head
+        if head.ended or head.epoch != live.facts.head.epoch:
             self._engine.hub.saved()
-            self._engine.places.drop(live)
+            self._engine.places.over(live)
             return []
         return self._engine.died(live, TaskFailed("Signalbox.Unfinished", "the run has not ended"))

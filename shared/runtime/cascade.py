@@ -71,7 +71,7 @@ def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
     stand_in = graph_at(manifest, task.scope)[plan.fallback] if plan.fallback else None
     visit = Visit(task, plan, host.clock.now(), host.clock.jitter, stand_in, whole)
     if _child_goes_on(host, visit, seen, unwind_machine):
-        return act("recheck", patience(seen.step(path), plan.timeout, host.clock.now()))
+        return act("recheck", patience(_due(seen.step(path), plan, host.clock.now()), host.clock.now()))
     action, after = journal.transact(seen, lambda again: decide(again, visit))
     step = after.step(path)
     if step and step.settled and not stands_for(after.run, path):
@@ -107,8 +107,13 @@ def _child_goes_on(host: Host, visit: Visit, seen: Snapshot, unwind_machine: str
         return False
     if task.error not in TIMEOUTS and step.retries < ENTRY_RETRIES and not closed(seen, task.scope):
         return False
-    stop_child(host, seen, step.child or "", "timed_out", "its parent's step timed out", unwind_machine)
+    stop_child(host, seen, step, "timed_out", "its parent's step timed out", unwind_machine)
     return True
+
+
+def _due(step: Step | None, plan: StepPlan, now: int) -> int:
+    """Return when (ms) the time of a step that waits for its child is over."""
+    return (step.opened or now if step else now) + int(plan.timeout * 1000)
 
 
 def _fails_whole(manifest: Manifest, scope: str) -> bool:

@@ -146,7 +146,7 @@ class Birth:
         """Carve the envelope and create the child, unless that has been done. Raises BudgetExceeded."""
         task = self.task
         known = seen.step(task.path) or protocol.new_step(self.plan, task.path, task.epoch)
-        if known.settled or (known.child and known.status == "waiting"):
+        if known.settled or known.child:
             return Change(known)
         check_open(seen)
         limits = self.limits(seen)
@@ -301,7 +301,9 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
     if not living(step) or seen.head.ended:
         return Change(step)
     used = outcome.used or Amount()
-    closed = replace(protocol.finished(step, outcome, now, seen.head.seq + 1), hold=Amount(), spent=step.spent + used)
+    seq = seen.head.seq + 1  # also of one that has failed: what it did is undone in its place
+    closed = protocol.finished(step, outcome, now, seq)
+    closed = replace(closed, settled_seq=seq, hold=Amount(), spent=step.spent + used)
     whole = seen.step(range_of(path)[0]) if is_part(path) else None
     if whole and whole.failure and closed.failure:
         closed = replace(closed, status="cancelled", settled=True)  # it ended because the whole has failed
@@ -310,30 +312,31 @@ def decide_end(seen: Snapshot, path: str, end: ChildEnd) -> Change[Step | None]:
     return Change(closed, (rules.give_back(seen.head, step.hold, used, end.active_left), closed, *others), (note,))
 
 
-def stop_child(host: Host, parent: Snapshot, child: str, ending: Ending, reason: str, unwind_machine: str) -> bool:
-    """Ask a child to end. Returns whether it has ended; it answers its parent then."""
+def stop_child(host: Host, parent: Snapshot, step: Step, ending: Ending, reason: str, unwind_machine: str) -> bool:
+    """Ask the child of a parent's step to end. Returns whether it has ended; it answers its parent then."""
+    child = step.child or ""
     journal = Journal(host.store, host.clock, parent.run.tenant, child)
     try:
-        request(host, journal, ending, reason, unwind_machine, late=lambda: is_late(host, parent))
+        request(host, journal, ending, reason, unwind_machine, late=lambda: is_late(host, parent, step))
     except Conflict:
         answer_parent(host, parent.run.tenant, child)
         return True
     return False
 
 
-def patience(step: Step | None, timeout: float, now: int) -> float:
+def patience(since: int, now: int, longest: float = LONGEST_CHILD_PAUSE) -> float:
     """Return the pause (ms) before looking at a child again: a quarter of the time for which its end is due.
 
-    It may wait for a person's word on a call, for days; the history of the execution has an end.
+    It may last for days; the history of the execution has an end.
     """
-    due = (step.opened or now if step else now) + timeout * 1000
-    return min(max(CHILD_PAUSE, (now - due) / 4), LONGEST_CHILD_PAUSE)
+    return min(max(CHILD_PAUSE, (now - since) / 4), longest)
 
 
-def is_late(host: Host, parent: Snapshot) -> bool:
-    """Tell whether a parent is in a later epoch than when it was read: its children may go on in theirs.
+def is_late(host: Host, parent: Snapshot, step: Step) -> bool:
+    """Tell whether a parent, or its step, has gone on since it was read: the step's child may go on with it.
 
     Asked after the child was read: a child's epoch begins in one transaction with its parent's step.
     """
-    now = Journal(host.store, host.clock, parent.run.tenant, parent.run.id).read([])
-    return now.head.epoch != parent.head.epoch
+    now = Journal(host.store, host.clock, parent.run.tenant, parent.run.id).read([step.sk])
+    again = now.step(step.path)
+    return now.head.epoch != parent.head.epoch or (again is not None and again.attempt != step.attempt)

@@ -46,7 +46,6 @@ def resume_child(host: Host, task: Task, journal: Journal, seen: Snapshot) -> St
     step = seen.step(task.path)
     below = Journal(host.store, host.clock, task.tenant, step.child or "" if step else "")
     rebirth = _Rebirth(host, task, below)
-    rebirth.check(seen)
     void_approvals(below, another=rebirth.is_of_another_version(seen.run))
     reborn = journal.transact(seen, rebirth.decide)[0]
     redriven(host.store, below.pk)  # before anything of its new epoch can fail: it is started after this

@@ -28,7 +28,7 @@ SLOT = "/slot"
 def give_slots(host: Host, task: Task) -> None:
     """Give every free slot of the task's run to a step that waits for one; repeating it is harmless."""
     manifest, journal = host.manifest(task), host.journal(task)
-    for park in _waiting(host, journal, manifest):
+    for park in _waiting(host, journal, manifest, task.epoch):
         path = park.path.removesuffix(SLOT)
         seen = journal.read(["RUN", park.sk, f"STEP#{path}", *frame_keys(scope_of(path.removesuffix(FALLBACK)))])
         fresh = protocol.new_step(plan_of(manifest, path.removesuffix(FALLBACK)), path, task.epoch)
@@ -40,10 +40,10 @@ def give_slots(host: Host, task: Task) -> None:
             host.engine.succeed(known.token, {})
 
 
-def _waiting(host: Host, journal: Journal, manifest: Manifest) -> list[Park]:
-    """Return who waits for a slot, the step with the longest way to the end first."""
-    parks = [revive(item) for item in host.store.query(journal.pk, "PARK#")]
-    waiting = [park for park in parks if isinstance(park, Park) and park.kind == "slot" and not park.answer]
+def _waiting(host: Host, journal: Journal, manifest: Manifest, epoch: int) -> list[Park]:
+    """Return who waits for a slot in an epoch, the step with the longest way to the end first."""
+    parks = [park for item in host.store.query(journal.pk, "PARK#") if isinstance(park := revive(item), Park)]
+    waiting = [park for park in parks if park.kind == "slot" and not park.answer and park.epoch == epoch]
     return sorted(waiting, key=lambda park: (-_rank(manifest, park), park.path))
 
 

@@ -9,7 +9,7 @@ from shared.budget import rules
 from shared.budget.tenant import give_back
 from shared.ledger.records import Amount, Ending, Gate, Park, Step
 from shared.runtime import protocol
-from shared.runtime.children import answer_parent, is_late, living, stop_child
+from shared.runtime.children import answer_parent, is_late, living, patience, stop_child
 from shared.runtime.ending import UNWINDING, begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.notes import shown
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from shared.runtime.host import Host
     from shared.runtime.task import Task
 
-CHILD_PAUSE, LONGEST_CHILD_PAUSE = 2, 60
-"""First and longest pause (s) before looking again whether a child run has ended."""
+LONGEST_CHILD_PAUSE = 60_000
+"""Longest pause (ms) before looking again whether a child run has ended."""
 PATIENCE = 300
 """Longest single wait (s) of the unwind machine for a probe: a person may say sooner what became of the call."""
 BATCH = 30
@@ -74,12 +74,9 @@ def _in_doubt(seen: Snapshot) -> bool:
 
 
 def _until_child(host: Host, journal: Journal, seen: Snapshot) -> int:
-    """Return the pause (s) before looking at children again: a quarter of the time since this run's last event.
-
-    A child may wait for a person, for days; the history of the execution has an end.
-    """
+    """Return the pause (s) before looking at children again, the longer the longer ago this run's last event is."""
     last = journal.events(after=seen.head.seq - 1, limit=1)[0]
-    return min(max(CHILD_PAUSE, (host.clock.now() - last.at) // 4000), LONGEST_CHILD_PAUSE)
+    return int(patience(last.at, host.clock.now(), LONGEST_CHILD_PAUSE)) // 1000
 
 
 def _ask(host: Host, seen: Snapshot) -> dict[str, Any]:
@@ -263,10 +260,7 @@ def end_children(host: Host, seen: Snapshot, prefix: str, ending: Ending, unwind
     apart = seen.head.unwinding or "stopped"
     alive = [step for step in seen.steps() if living(step) and step.path.startswith(prefix)]
     why = f"its parent run {seen.run.id} ends"
-    ended = [
-        stop_child(host, seen, step.child or "", apart if is_apart(step) else ending, why, unwind_machine)
-        for step in alive
-    ]
+    ended = [stop_child(host, seen, step, apart if is_apart(step) else ending, why, unwind_machine) for step in alive]
     return not all(ended)
 
 
@@ -313,9 +307,9 @@ def _undo_child(host: Host, journal: Journal, seen: Snapshot, step: Step, unwind
     below = _below(host, seen, step)
     known = below.read_all()
     if known.head.ended in _KEPT and any(map(_to_undo, known.steps())):
-        _, known = below.transact(known, lambda again: _reopened(again, ending, reason, late=is_late(host, seen)))
+        _, known = below.transact(known, lambda again: _reopened(again, ending, reason, late=is_late(host, seen, step)))
     if known.head.ended:
-        undid = _counts(step) and any(inside.status == "compensated" for inside in known.steps())
+        undid = _undone_with_child(step) and any(inside.status == "compensated" for inside in known.steps())
         total = sum((inside.spent for inside in known.steps()), Amount())
         journal.transact(seen, lambda again: _undone(again, step.path, total, undid=undid))
         return 0
@@ -328,7 +322,7 @@ UNDOING = 99
 """Generation of the execution before that which undoes a child; nothing dies so often."""
 
 
-def _counts(step: Step) -> bool:
+def _undone_with_child(step: Step) -> bool:
     """Tell whether a step is undone with its child: not a sub-workflow that had failed and undone itself before."""
     return is_apart(step) or (step.status == "completed" and step.by == "step")
 

@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 from bodies import each, manifest, plan, refuse, said, task, tool
 from invariants import check
-from machine import Killed, World
+from machine import Execution, Killed, World
+from test_resume import Versions
 
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure, TransientFailure
 from shared.ledger.records import Park
 from shared.manifest import Retry
 from shared.runtime.ending import request
+from shared.runtime.host import Published
 from shared.runtime.resuming import Resume, resume_run
 from shared.runtime.settle import register
 from shared.runtime.slots import give_slots
@@ -166,6 +168,28 @@ def test_what_waited_for_a_slot_in_an_earlier_epoch_gets_none_before_it_waits_ag
     assert (w.head.slots, w.records.step("late")) == (0, None)
     assert w.execution().status == "SUCCEEDED"
     check(w)
+
+
+def test_who_waited_for_a_slot_and_is_gone_in_the_version_that_goes_on_is_forgotten():
+    stopped = []
+
+    def do(given, _):
+        if not stopped:
+            stopped.append(request(w.steps, w.journal, "cancelled", "by ops", "machine:unwind"))
+        return given["say"]
+
+    w = world(tool("a"), tool("b"), tool("old"), slots=1, do=do)
+    run = w.start({})
+    w.unwind()
+    run.go()
+    assert waiting(w)
+    mended = replace(manifest(tool("a"), tool("c"), tool("d")), max_parallel=1, hash="mended")
+    fresh = Published("w", 2, mended.hash, "machine:w:2", mended)
+    w.define(Versions(w.unit.manifest, fresh))
+    resume_run(w.steps, w.journal, Resume("ops", fresh))
+    started = w.engine.executions[fresh.machine, f"{w.run}.2"]
+    assert Execution(w, compile_manifest(mended).asl, started).status == "SUCCEEDED"
+    assert (w.head.ended, said(w)) == ("completed", ["a", "c", "d"])
 
 
 def test_items_that_will_not_run_give_their_slots_back():

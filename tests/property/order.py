@@ -40,18 +40,34 @@ def disorder(member: Member, blobs: Blobs) -> list[str]:
 
 def _misjoined(member: Member, events: Sequence[Event], blobs: Blobs) -> Iterator[str]:
     """Yield the steps that began, or were skipped, before their join could know, or against what it said."""
-    first: dict[str, Event] = {}
-    for event in events:
-        if event.type in WORK and event.path:
-            first.setdefault(event.path.removesuffix(FALLBACK), event)
+    first = _first(events)
     for scope in scopes_in(member.records):
         for plan in graph_at(member.manifest, scope).values():
             event = first.get(f"{scope}{plan.id}")
             did = _did(event) if event else "nothing"
+            if event and event.seq < member.head.began and not _is_kept(member, event):
+                continue  # what it depended on in an earlier epoch is not on record any more
             if event and did != "nothing":
                 due = decision(plan, scope, event.seq, member.records, blobs)
                 if due != did and (due, event.type) != ("fail", "step_failed"):
                     yield f"{event.path}: {event.type} (event {event.seq}), but its join says {due}"
+
+
+def _first(events: Sequence[Event]) -> dict[str, Event]:
+    """Return the first thing that every step did in the last epoch in which it did anything."""
+    first: dict[str, Event] = {}
+    since = 0
+    for event in events:
+        since = event.seq if event.type == "run_resumed" else since
+        path = (event.path or "").removesuffix(FALLBACK)
+        if event.type in WORK and path and (path not in first or first[path].seq < since):
+            first[path] = event
+    return first
+
+
+def _is_kept(member: Member, event: Event) -> bool:
+    step = member.records.step((event.path or "").removesuffix(FALLBACK))
+    return step is not None and step.status == "completed"
 
 
 def crowded(most: int, events: Sequence[Event]) -> list[str]:
