@@ -315,13 +315,14 @@ def delay(policy: Retry, retries: int, failure: Failure, jitter: Callable[[float
 def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     if failure.held:
         return _held_back(case, visit, failure)
-    wait = delay(visit.plan.retry, case.step.retries, failure, visit.jitter)
+    spread = visit.jitter(visit.plan.retry.base_delay) if visit.plan.retry.jitter else 0.0
+    wait = delay(visit.plan.retry, case.step.retries, failure, lambda _: spread)
     # A handler that failed leaves what waits waiting; an event whose time is over is waited for anew.
     waits = case.step.status == "waiting" and not (visit.plan.spec.get("event") and failure.error_class == "timeout")
     step = replace(case.step, status="waiting" if waits else "retrying", retries=case.step.retries + 1)
     if waits or visit.plan.type in CONTAINERS:
         step = replace(step, failure=None)  # on a map or a loop it would say that an item has failed
-    data = {"class": failure.error_class, "delay_ms": int(wait), "retry": step.retries}
+    data = {"class": failure.error_class, "delay_ms": int(wait), "jitter_ms": int(spread * 1000), "retry": step.retries}
     case = replace(case, step=step).noted(Note("step_retrying", step.path, step.attempt, data))
     return _remember(case, visit, act("retry", wait))
 

@@ -76,6 +76,9 @@ def test_every_retry_of_a_run_waits_so_and_takes_a_step_of_the_budget(policy, ex
     w = world(tool("a", retry=policy), do=down)
     w.start({})
     assert [(data["delay_ms"], data["retry"]) for data in retried(w)] == [(ms, n) for n, ms in enumerate(expected, 1)]
+    assert {data["jitter_ms"] for data in retried(w)} == {
+        w.clock.jitter(policy.base_delay) * 1000 if policy.jitter else 0
+    }
     passed = [after - before for before, after in pairwise(moments)]
     assert passed == [-(-ms // 1000) * 1000 for ms in expected], "machines wait whole seconds, never less"
     assert w.records.step("a").spent.steps == len(expected) + 1
