@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scripts.commands.raises import proposed
+
 BY_CODE = {
     "already_decided": "`signalbox approvals show APPROVAL` shows who decided it and when.",
     "completed": "`signalbox dead-letters dismiss RUN` takes its dead letters off the list, if it has any.",
@@ -33,6 +35,7 @@ PAUSED = {
     " or skip or fail",
 }
 """What a person can do about a run that is paused, by the reason; RESUME stands for the command."""
+_LIMITS = {"usd": "USD", "tokens": "tokens", "steps": "steps", "active_time": "active time"}
 NOT_FOUND = {
     "/v1/runs/": "`signalbox runs list` shows the runs.",
     "/v1/approvals/": "`signalbox approvals list` shows what waits for a decision.",
@@ -64,12 +67,15 @@ def going_on(
     ``waiting`` are the steps that wait, as far as they are known, the first one first; ``ending`` is how the run ends.
     """
     step: Mapping[str, Any] = waiting[0] if waiting else {}
-    told = _said(reason, step.get("actions"))
+    told = _said(reason, step)
     resume = f"{command} runs resume {run}" + (f" --step {step['path']}" if len(waiting) > 1 else "")
     return (f"the run ends as {ending} and waits for this: " if ending else "") + told.replace("RESUME", resume)
 
 
-def _said(reason: str | None, actions: Sequence[str] | None) -> str:
+def _said(reason: str | None, step: Mapping[str, Any]) -> str:
+    actions: Sequence[str] | None = step.get("actions")
+    if reason == "budget_exceeded" and step.get("short"):
+        return _raising(step["short"])
     if reason == "unknown_outcome":
         ways = [UNKNOWN[one] for one in UNKNOWN if one in (_UNSEEN if actions is None else actions)]
         return (
@@ -82,6 +88,12 @@ def _said(reason: str | None, actions: Sequence[str] | None) -> str:
     ways = ["retry", "skip", "accept", "fail"] if actions is None else list(actions)
     *others, last = [one.replace("accept", "accept (with --result)") for one in ways] or ["retry"]
     return f"say how it goes on: RESUME --action {', '.join(others)}{' or ' if others else ''}{last}"
+
+
+def _raising(short: Mapping[str, Any]) -> str:
+    dimension, amount = proposed(short)
+    option = f"--raise-{dimension.replace('_', '-')} {amount}"
+    return f"raise the limit of {_LIMITS[dimension]} that it would exceed: RESUME {option}, or --action fail"
 
 
 def remedy(code: str, path: str, *, here: bool = False) -> str:

@@ -123,22 +123,27 @@ def _way_on(api: Api, story: Story, page: Page, child: str, *, until_human: bool
     asks = [event for event in page.events if event["type"] in ASKING - {"gate_reminded", "gate_escalated"}]
     if not asks or until_human or page.state not in HUMAN:
         return []
-    return [f"  [dim]{plain(_told(api, story.run, page.state, _reason(asks)))}[/]"]
+    return [f"  [dim]{plain(_told(api, story.run, page.state, asks))}[/]"]
 
 
-def _told(api: Api, run: str, found: str, reason: str | None) -> str:
+def _told(api: Api, run: str, found: str, asks: Sequence[Event]) -> str:
     """Return what a person can do as the run stands now; where it cannot be looked at, by what the log says."""
     if found == "paused":
         with suppress(Unreachable, ApiRefused):
             return way_on(api.get(f"/v1/runs/{segment(run)}"))
-        return going_on(run, reason, COMMAND)
+        reason, waiting = _reason(asks)
+        return going_on(run, reason, COMMAND, waiting)
     return _elsewhere(run)
 
 
-def _reason(asks: Sequence[Event]) -> str | None:
-    """Return why a run is paused, by the last of the events after which a person may have to act."""
+def _reason(asks: Sequence[Event]) -> tuple[str | None, Sequence[Mapping[str, Any]]]:
+    """Return why a run is paused and what waits, by the last of the events after which a person may have to act."""
     last = next((event for event in reversed(asks) if event["type"].startswith("step_")), None)
-    return str(last["data"].get("reason") or _UNKNOWN) if last else None
+    if last is None:
+        return None, ()
+    data = last["data"]
+    waiting = [{"path": last["path"], "short": data}] if "dimension" in data else []
+    return str(data.get("reason") or _UNKNOWN), waiting
 
 
 def stream(api: Api, story: Story, *, until_human: bool = False) -> str:

@@ -12,7 +12,7 @@ from scripts.commands.client import ApiRefused
 from scripts.commands.inputs import json_or_text
 from scripts.commands.local_runs import LocalRuns, signature
 from scripts.commands.output import console, report
-from scripts.commands.raises import EXAMPLE, read
+from scripts.commands.raises import example, read
 
 
 def ask(api: LocalRuns, run: str) -> None:
@@ -63,7 +63,7 @@ def _ask_paused(api: LocalRuns, run: str, step: Mapping[str, Any], ending: str |
     if action == "accept":
         body["result"] = _json("Its result, as JSON")
     if action == "raise":
-        body |= {"action": "retry", "raise": _raise()}
+        body |= {"action": "retry", "raise": _raise(step["short"])}
     _say(api, f"/v1/runs/{run}/resume", body)
 
 
@@ -75,9 +75,9 @@ def _json(question: str) -> Any:
             console().print(f"  That is no JSON: {show.escaped(error)}", soft_wrap=True)
 
 
-def _raise() -> dict[str, Any]:
+def _raise(short: Mapping[str, Any] | None) -> dict[str, Any]:
     while True:
-        given = str(typer.prompt(f"By how much, such as {EXAMPLE}"))
+        given = str(typer.prompt(f"By how much, such as {example(short)}"))
         try:
             return read(given)
         except ValueError as error:

@@ -11,10 +11,11 @@ from scripts.commands.client import Api, segment
 from scripts.commands.driving import carry_on, drive
 from scripts.commands.follow import FAST, TERMINAL
 from scripts.commands.inputs import read_value
-from scripts.commands.local_runs import InProcessOption
+from scripts.commands.local_runs import InProcessOption, LocalRuns
 from scripts.commands.output import JsonOption, Refused
 from scripts.commands.raises import milliseconds
 from scripts.commands.target import RunArgument, TokenOption, UrlOption, run_id, target
+from scripts.commands.versions import newest
 
 ENDING_PATIENCE = 30.0
 """Seconds for which a run that is being ended is waited for before it is resumed."""
@@ -37,7 +38,12 @@ def resume(  # noqa: PLR0913 - options
         str | None, typer.Option("--raise-active-time", help="Raise its limit of active time, such as by 10m.")
     ] = None,
     version: Annotated[
-        str | None, typer.Option(metavar="N|latest", help="Of an ended run: go on with this version of its workflow.")
+        str | None,
+        typer.Option(
+            metavar="N|latest",
+            help="Of an ended run: go on with this version of its workflow; latest is, of a file's run, the file as it "
+            "stands.",
+        ),
     ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
@@ -46,7 +52,7 @@ def resume(  # noqa: PLR0913 - options
 ) -> None:
     """Say how a paused step goes on, or let a run go on that ended early: completed steps are not paid again.
 
-    An in-process run that no process drives goes on in this one.
+    An in-process run that no process drives goes on in this one; its calls go where they went before.
 
     signalbox runs resume latest --action retry
 
@@ -106,9 +112,18 @@ def _is_over(api: Api, run: str) -> bool:
 
 
 def resume_ended(api: Api, run: str, wanted: dict[str, Any], *, as_json: bool) -> None:
-    """Let a run go on that has ended early: as it is, or with the ``version`` and ``raise`` that are wanted."""
+    """Let a run go on that has ended early: as it is, or with the ``version`` and ``raise`` that are wanted.
+
+    ``latest`` is, of an in-process run, its file as it stands. Raises Refused where that is none that can run.
+    """
+    if isinstance(api, LocalRuns) and wanted.get("version") == "latest" and api.workspace.has_ended(run):
+        wanted = wanted | {"version": newest(api.workspace, run)}
     _, answer = api.post(f"/v1/runs/{segment(run)}/resume", wanted, key=uuid4().hex)
-    carry_on(api, answer, f"Run {run} goes on; what was completed stays.", as_json=as_json)
+    goes_on = f"Run {run} goes on"
+    if isinstance(api, LocalRuns):
+        answer["version"] = api.workspace.facts(run).version
+        goes_on += f" as version {answer['version']}"
+    carry_on(api, answer, f"{goes_on}; what was completed stays.", as_json=as_json)
 
 
 def _milliseconds(text: str) -> int:

@@ -60,7 +60,7 @@ def run(  # noqa: PLR0913 - options
         ),
     ] = None,
     models_url: Annotated[
-        str | None, typer.Option("--models-url", envvar="SIGNALBOX_MODELS_URL", help="FILE: where models answer.")
+        str | None, typer.Option("--models-url", help="FILE: where models answer; or SIGNALBOX_MODELS_URL says it.")
     ] = None,
     by: Annotated[str, typer.Option("--as", metavar="NAME", help="FILE: who signs decisions made here.")] = "",
     trigger: Annotated[
@@ -79,10 +79,12 @@ def run(  # noqa: PLR0913 - options
     signalbox run workflows/invoice.yaml --set document=@workflows/samples/contoso-en.txt
 
     A FILE runs in this process and is followed until it ends. Whatever kills it, even kill -9: the same command goes
-    on with the interrupted run, and no step that has completed runs again. Tools come from the folder `tools` beside
-    it, their settings from --set-tool or SIGNALBOX_TOOL_<KEY>. Models are real with ANTHROPIC_API_KEY, else rehearsed.
-    People decide in the terminal, or from another one with `signalbox approvals`. Runs are kept in .signalbox/runs.db,
-    or where SIGNALBOX_RUNS says.
+    on with the interrupted run, and no step that has completed runs again. Where the file has changed since, a run that
+    has changed something outside is not left behind in silence: `runs resume` goes on with it, --new starts another.
+    Tools come from the folder `tools` beside it, their settings from --set-tool or SIGNALBOX_TOOL_<KEY>. Models are
+    real with ANTHROPIC_API_KEY, else rehearsed. Wherever a run goes on, its calls go where they went before, unless
+    --set-tool or --models-url says otherwise. People decide in the terminal, or from another one with `signalbox
+    approvals`. Runs are kept in .signalbox/runs.db, or where SIGNALBOX_RUNS says.
     """
     if budget_mode not in {"enforce", "audit"}:
         raise typer.BadParameter("use enforce or audit", param_hint="--budget-mode")

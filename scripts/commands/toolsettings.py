@@ -12,7 +12,13 @@ PREFIX = "SIGNALBOX_TOOL_"
 
 def tool_settings(given: Sequence[str] = ()) -> dict[str, str]:
     """Return the settings by name; those that are given go before those of the environment. Raises BadParameter."""
-    found = {name[len(PREFIX) :]: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    told = {name[len(PREFIX) :]: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    return told | given_settings(given)
+
+
+def given_settings(given: Sequence[str]) -> dict[str, str]:
+    """Return the settings that options name. Raises BadParameter."""
+    found = dict[str, str]()
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name:

@@ -105,6 +105,12 @@ _STEP = {
     "duration_ms": _or_null(_WHOLE),
     "error": _or_null(_object({"class": _TEXT, "message": _TEXT})),
     "reason": _or_null(_TEXT),
+    "short": _or_null(
+        _object(
+            {"level": _TEXT, "dimension": {"enum": list(_LIMITS)}, "needed": _ANY},
+            description="The limit that does not let it go on, and what it asked of it: USD, or whole units.",
+        )
+    ),
     "actions": {**_list({"enum": list(get_args(Resumption))}), "description": "What a person may say of it now."},
     "given_up": {"type": ["string", "null"], "description": "Who gave up finding out what became of its call."},
     "by": _or_null(_TEXT),

@@ -11,7 +11,9 @@ from shared.blobs.files import FileBlobs
 from shared.budget.history import count, read
 from shared.clock import SystemClock
 from shared.errors import NotFound, PermanentFailure, StoreConflict
+from shared.inprocess import farside
 from shared.inprocess.engine import InProcess
+from shared.inprocess.farside import FarSide, KeepingStore
 from shared.inprocess.handlers import Handlers
 from shared.inprocess.journal import AwayModels, AwayTools, LocalGateHost, LocalStepHost
 from shared.inprocess.locks import RunLocks
@@ -19,7 +21,7 @@ from shared.inprocess.tick import TickStore
 from shared.ledger.definitions import DefinitionTable
 from shared.ledger.keyfile import in_use, key_in
 from shared.ledger.keys import latest_key, version_key
-from shared.ledger.records import Head, Run, run_partition
+from shared.ledger.records import Head, Run, Step, run_partition
 from shared.ledger.seal import Seal
 from shared.ledger.sqlite import SqliteStore, StoreUnusable
 from shared.ports import Engine, Key, Mail, Write
@@ -93,9 +95,25 @@ class Workspace:
         steps = LocalStepHost(**ports, models=models, tools=tools, secrets=secrets, breakers=breakers)
         return Handlers(steps, gates)
 
-    def host(self, engine: Engine) -> Host:
-        """Return what starts and looks at runs."""
-        return Host(**self.ports(engine))
+    def host(self, engine: Engine, side: FarSide | None = None) -> Host:
+        """Return what starts and looks at runs; ``side`` is kept with those that are started."""
+        ports = self.ports(engine)
+        if side:
+            ports["store"] = KeepingStore(self.store, side)
+        return Host(**ports)
+
+    def side(self, run: str) -> FarSide | None:
+        """Return where a run's calls go, a child's where its parent's do; None = that is not kept. Raises NotFound."""
+        return farside.read(self.store, TENANT, self._root(run))
+
+    def keep_side(self, run: str, side: FarSide) -> None:
+        """Keep where a run's calls go from now on. The caller drives it. Raises NotFound."""
+        farside.write(self.store, TENANT, self._root(run), side)
+
+    def _root(self, run: str) -> str:
+        while parent := self.facts(run).parent:
+            run = parent.split("|", 1)[0]
+        return run
 
     def publish(self, compiled: Compiled, file: Path) -> Published:
         """Keep a compiled file as a version, unless it is the newest one already. Runs stay with their version."""
@@ -142,17 +160,30 @@ class Workspace:
 
     def interrupted(self, published: Published, digest: str) -> str | None:
         """Return the newest unfinished run of this version with this input that no process drives."""
-        return next((run for run in self._unfinished(published, digest) if self.locks.is_free(run)), None)
+        found = (run.id for run in self._unfinished(published, digest) if run.version == published.version)
+        return next((run for run in found if self.locks.is_free(run)), None)
 
     def under_way(self, published: Published, digest: str) -> str | None:
         """Return the newest unfinished run of this version with this input that another process drives."""
-        return next((run for run in self._unfinished(published, digest) if not self.locks.is_free(run)), None)
+        found = (run.id for run in self._unfinished(published, digest) if run.version == published.version)
+        return next((run for run in found if not self.locks.is_free(run)), None)
 
-    def _unfinished(self, published: Published, digest: str) -> Iterator[str]:
+    def left_behind(self, published: Published, digest: str) -> list[Run]:
+        """Return the unfinished runs of other versions with this input that no process drives, newest first."""
+        found = self._unfinished(published, digest)
+        return [run for run in found if run.version != published.version and self.locks.is_free(run.id)]
+
+    def has_changed_something(self, run: str) -> bool:
+        """Tell whether a run, or one below it, has made a call that may have changed something outside."""
+        steps = [Step.from_item(item) for item in self.store.query(run_partition(TENANT, run), "STEP#")]
+        if any(step.call and step.call.risk != "read" for step in steps):
+            return True
+        return any(self.has_changed_something(step.child) for step in steps if step.child)
+
+    def _unfinished(self, published: Published, digest: str) -> Iterator[Run]:
         for run in self._newest(published.workflow):
-            same = run.version == published.version and run.input.digest == digest and not run.parent
-            if same and not self._head(run.id).ended:
-                yield run.id
+            if run.input.digest == digest and not run.parent and not self._head(run.id).ended:
+                yield run
 
     def _newest(self, workflow: str) -> Iterator[Run]:
         value = f"TENANT#{TENANT}#WORKFLOW#{workflow}"

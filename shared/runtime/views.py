@@ -217,12 +217,22 @@ def step_view(step: Step, seen: Seen) -> View:
         "duration_ms": _duration(step, seen.now),
         "error": {"class": failure.error_class, "message": failure.message} if failure else None,
         "reason": step.reason,
+        "short": _short(step),
         "actions": list(possible(seen.snapshot, step)),
         "given_up": step.given_up if step.settled else None,
         "by": step.by,
         "child": step.child,
         **_value("output", step.output, seen.load),
     }
+
+
+def _short(step: Step) -> View | None:
+    """Return which limit a step waits for, and how much it asked of it."""
+    failure = step.failure
+    if step.reason != "budget_exceeded" or failure is None or not failure.dimension:
+        return None
+    needed = _in_unit(failure.dimension, failure.wanted)
+    return {"level": failure.level, "dimension": failure.dimension, "needed": needed}
 
 
 def _duration(step: Step, now: int) -> int | None:

@@ -6,6 +6,7 @@ import pytest
 from rich.text import Text
 
 from scripts.commands import follow as following
+from scripts.commands.advice import going_on
 from scripts.commands.client import Api, ApiRefused, Unreachable
 from scripts.commands.follow import Page, follow, pages, stream
 from scripts.commands.story import Story
@@ -80,6 +81,31 @@ def test_what_a_person_can_do_depends_on_why_the_run_is_paused(monkeypatch, caps
     monkeypatch.setattr(following, "pages", lambda *_: iter([*said, Page([], "completed", 1)]))
     follow(Api("http://127.0.0.1:1", "t"), Story("RUN"))
     assert shown in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("dimension", "needed", "option"),
+    [
+        ("usd", "0.012", "--raise-usd 0.50"),
+        ("usd", "1.20", "--raise-usd 1.50"),
+        ("tokens", 12_001, "--raise-tokens 20000"),
+        ("steps", 1, "--raise-steps 10"),
+        ("active_time", 600_001, "--raise-active-time 20m"),
+        ("steps", None, "--raise-steps 10"),
+    ],
+)
+def test_the_limit_that_is_short_is_the_one_to_raise_by_enough(dimension, needed, option):
+    short = {"level": "run", "dimension": dimension} | ({"needed": needed} if needed else {})
+    told = going_on("RUN", "budget_exceeded", "signalbox", [{"path": "a", "short": short}])
+    assert f"signalbox runs resume RUN {option}, or --action fail" in told
+
+
+def test_the_limit_that_is_short_is_told_by_the_log_where_nobody_can_be_asked(monkeypatch, capsys):
+    data = {"reason": "budget_exceeded", "level": "run", "dimension": "steps"}
+    said = [Page([event(1, "step_paused", "post", **data)], "paused", 1), Page([], "completed", 1)]
+    monkeypatch.setattr(following, "pages", lambda *_: iter(said))
+    follow(Api("http://127.0.0.1:1", "t"), Story("RUN"))
+    assert "runs resume RUN --raise-steps 10" in " ".join(capsys.readouterr().out.split())
 
 
 def test_text_from_outside_is_harmless():
