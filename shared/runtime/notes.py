@@ -32,7 +32,7 @@ def closing(step: Step, closed: Step, used: Amount, now: int) -> Note:
         data |= result(closed)
     if closed.failure:
         data["error"] = {"class": closed.failure.error_class, "message": closed.failure.message}
-    late = step.open and now > step.until  # in-process, where nobody can end a call from outside
+    late = step.open and 0 < step.until < now  # in-process, where nobody can end a call from outside
     if used.usd > step.hold.usd or used.tokens > step.hold.tokens or late:
         data["overrun"] = True
     return Note(f"step_{closed.status}", step.path, closed.attempt, data)

@@ -104,12 +104,21 @@ def test_usage_above_its_reservation_is_charged_and_recorded_as_an_overrun(used,
     assert (note.data.get("overrun", False), change.result.spent) == (overrun, used)
 
 
+def test_what_closes_after_its_time_is_recorded_as_an_overrun():
+    late = replace(OPENED, until=999)
+    (note,) = close_attempt(late, Outcome(used=Amount(5, 0, 1)), 1000, seen(late)).notes
+    assert note.data["overrun"]
+
+
+BEGUN = replace(OPENED, started=900)
+
+
 @pytest.mark.parametrize(
     "known",
     [
-        OPENED,
-        replace(OPENED, open=False, status="retrying"),
-        replace(OPENED, open=False, status="failed"),
+        BEGUN,
+        replace(BEGUN, open=False, status="retrying"),
+        replace(BEGUN, open=False, status="failed"),
         replace(OPENED, open=False, attempt=0, status="paused"),
         replace(OPENED, open=False, status="ready", settled=True),
     ],
