@@ -39,9 +39,8 @@ def of_run(run: str, kept: "FarSide", given: Sequence[str], models_url: str | No
 
     Raises Refused where something is needed that was not kept.
     """
-    named, here = given_settings(given), tool_settings()
-    if kept.erp:
-        here.pop(ERP_URL, None)
+    named = given_settings(given)
+    here = {name: value for name, value in tool_settings().items() if name in kept.withheld}
     side = replace(kept, settings={**here, **kept.settings, **named}, erp=kept.erp and ERP_URL not in named)
     side = _with_models(side, kept, models_url)
     _check(run, side)
@@ -78,6 +77,8 @@ def _notes(kept: "FarSide", named: Mapping[str, str], models_url: str | None) ->
             told[name] = f"another one than so far, which was {value}"
         elif name not in named and here.get(name, value) != value:
             told[name] = f"{value}, as the run began, not {PREFIX}{name} (--set-tool of `run FILE` names another)"
+    for name in here.keys() - {*kept.settings, *kept.withheld, *named, *erp}:
+        told[name] = f"not used: the run began without {PREFIX}{name} (--set-tool of `run FILE` gives it)"
     before = kept.models_url or kept.models
     if models_url and models_url != before:
         told["models' address"] = f"another one than so far; models were {before}"

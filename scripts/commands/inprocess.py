@@ -100,6 +100,9 @@ def run_file(file: Path, data: Any, options: Options) -> None:
 def go_on(api: LocalRuns, run: str, *, as_json: bool) -> None:
     """Drive a run that no process drives, until it ends or needs a person. Leaves by typer.Exit."""
     file = Path(api.workspace.file_of(run))
+    if not file.is_file():
+        what = f"The file of run {run} is gone, and with it its tools: {relative(file)}."
+        raise Refused(what, "Put it back, or run it where it is now: that goes on with this run.", code="no_file")
     options = Options(until_human=not sys.stdin.isatty(), as_json=as_json)
     facts = api.workspace.facts(run)
     manifest = api.workspace.definitions.manifest(facts.workflow, facts.version)
@@ -124,6 +127,7 @@ def session(
     services, told = list["Service"](), Notes()
     kept = workspace.side(run) if run else None
     side, notes = of_run(run, kept, options.settings, options.models_url) if run and kept else (_now(file, options), {})
+    side = replace(side, file=str(file.resolve()))
     engine = workspace.engine(manifest.max_parallel + _SPARE_WORKERS)
     try:
         models = open_models(side, file, services, told)

@@ -36,7 +36,7 @@ class FarSide:
 
     ``settings`` are the tools'. ``models`` = ``real`` (the provider), ``rehearsed`` (this process), or ``at`` the
     address ``models_url``; ``key`` = with the user's own key. ``erp`` = the stand-in is the ERP. ``withheld`` are the
-    names of what is not kept.
+    names of what is not kept. ``file`` is the workflow file, with the tools beside it.
     """
 
     settings: Mapping[str, str]
@@ -45,6 +45,7 @@ class FarSide:
     key: bool = False
     erp: bool = False
     withheld: tuple[str, ...] = ()
+    file: str = ""
 
     def keepable(self, secrets: Iterable[str]) -> FarSide:
         """Return it without what may be a secret, or holds one of these."""

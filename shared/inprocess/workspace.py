@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shared.blobs.files import FileBlobs
@@ -33,7 +34,6 @@ from shared.settings import Person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from shared.budget.history import Usage
     from shared.compiler import Compiled
@@ -142,9 +142,12 @@ class Workspace:
         return self.definitions.published(name, number)
 
     def file_of(self, run: str) -> str:
-        """Return the workflow file that a run was started from. Raises NotFound."""
-        facts = self.facts(run)
-        return str(self.definitions.item(facts.workflow, facts.version)["file"])
+        """Return the workflow file that a run was last run from, of a child the one beside it. Raises NotFound."""
+        facts, side = self.facts(run), self.side(run)
+        if side is None or not side.file:
+            return str(self.definitions.item(facts.workflow, facts.version)["file"])
+        same = facts.workflow == self.facts(self._root(run)).workflow
+        return side.file if same else str(Path(side.file).with_name(f"{facts.workflow}.yaml"))
 
     def facts(self, run: str) -> Run:
         """Return a run's facts. Raises NotFound."""

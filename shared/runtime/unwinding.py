@@ -93,12 +93,18 @@ def _undo(journal: Journal, seen: Snapshot, step: Step) -> dict[str, Any]:
     undoing = seen.step(f"{step.path}{COMPENSATE}")
     if undoing is None or undoing.status in {"ready", "retrying"}:
         return _answer("compensate", step=step.path)
-    if undoing.status == "failed" and undoing.attempt < UNDO_ATTEMPTS:
+    tries = _tries(undoing)
+    if undoing.status == "failed" and tries < UNDO_ATTEMPTS:
         journal.transact(seen, lambda again: _undo_again(again, undoing))
-        return _answer("wait", seconds=2**undoing.attempt)
+        return _answer("wait", seconds=2**tries)
     if undoing.status == "failed":
         journal.transact(seen, lambda again: _park_undo(again, undoing))
     return _answer("word")
+
+
+def _tries(undoing: Step) -> int:
+    """Return how often a compensation has been tried, also where it failed before it opened."""
+    return max(undoing.attempt, undoing.retries + 1)
 
 
 def await_word(host: Host, task: Task) -> None:
@@ -135,7 +141,7 @@ def _undo_again(seen: Snapshot, undoing: Step) -> Change[None]:
         return Change(None)
     again = replace(known, status="retrying", retries=known.retries + 1)
     kind = known.failure.error_class if known.failure else "transient"
-    told = {"class": kind, "delay_ms": 1000 * 2**known.attempt, "retry": again.retries}
+    told = {"class": kind, "delay_ms": 1000 * 2 ** _tries(known), "retry": again.retries}
     return Change(None, (again,), (Note("step_retrying", known.path, known.attempt, told),))
 
 
@@ -268,12 +274,17 @@ def _drain(host: Host, journal: Journal, seen: Snapshot) -> int:
     """Give up attempts whose process is surely dead; return the seconds until the next one can be."""
     now = host.clock.now()
     over = [step for step in seen.steps() if step.open and step.lease <= now]
-    dead = [step.path for step in over if not host.engine.works(step.holder or "")][:BATCH]
+    dead = [step.path for step in over if not _may_happen(host, step)][:BATCH]
     if dead:
         journal.transact(seen, lambda again: _give_up(again, dead, now))
         return 0
     leases = [step.lease for step in seen.steps() if step.open]
     return max(1, min(5, *(-(-(lease - now) // 1000) for lease in leases))) if leases else 1
+
+
+def _may_happen(host: Host, step: Step) -> bool:
+    """Tell whether a call that changes something is still under way, although its time is over."""
+    return step.call is not None and step.call.risk != "read" and host.engine.works(step.holder or "")
 
 
 def _give_up(seen: Snapshot, paths: list[str], now: int) -> Change[None]:

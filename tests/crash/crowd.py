@@ -18,7 +18,7 @@ from invariants import check
 from machine import LAMBDA_SECONDS, Execution, Killed, TaskError, _filled, _get
 from matrix import done
 from play import PAUSE, Play
-from routes import ROUTES
+from routes import ROUTES, SecondTime
 from stage import Actor, Stage
 
 from shared.runtime.resuming import Resume, resume_run
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 Mood = Literal["calm", "faulty", "late"]
 """``calm``: nothing but the order, and no stream helps; ``faulty``: calls are struck; ``late``: and slow besides."""
-TIMED = ("expire", "time-out", "pay, by expiry")
-"""Routes that end by a time-out."""
+TIMED = ("expire", "time-out", "pay, by expiry", "retried sub-workflow")
+"""Routes in which a time-out has its part."""
 READS = ("read", "query", "index")
 """Calls that are not struck, but may come at any time."""
 
@@ -183,6 +183,8 @@ class Crowd:
         self.stage.spawn("desk", self._at_changes(self.play.attend, self.play.parked))
         if self.mood != "calm":
             self.stage.spawn("stream", self._at_changes(self.play.stream))
+        if isinstance(self.play, SecondTime):
+            self.stage.spawn("person below", self._at_changes(self.play.answer_below))
         for number in (1, 2):
             if self.play.act is not Play.expire:
                 self.stage.spawn(f"person {number}", self._person)

@@ -103,11 +103,15 @@ class SecondTime(Play):
     """A run of whose child people are asked: they answer when it has timed out and goes on with the retry."""
 
     def time_out(self, steps: list[Step]) -> None:
-        child = steps[0].child or ""
-        if self.seen(child).head.epoch == 1:
+        if self.seen(steps[0].child or "").head.epoch == 1:
             super().time_out(steps)
         else:
-            self.decide(Word("approved", FINANCE[0].email), run=child)
+            self.answer_below()
+
+    def answer_below(self) -> None:
+        for run in self.runs():
+            if run != self.world.run and self.seen(run).head.epoch > 1:
+                self.decide(Word("approved", FINANCE[0].email), run=run)
 
 
 def bad(*needs: str) -> StepPlan:

@@ -11,6 +11,9 @@ import pytest
 from process import quiet_erp
 from shell import ROOT, Shell
 
+from scripts.commands.farside import of_run
+from shared.inprocess.farside import FarSide
+
 INVOICE = ("run", "workflows/invoice.yaml", "--set", "document=@workflows/samples/contoso-en.txt")
 TOOLS = '''
 import pathlib
@@ -319,3 +322,30 @@ def test_the_limit_that_is_short_is_the_one_to_raise(town):
     assert (
         f"raise the limit of steps that it would exceed: ./scripts/signalbox runs resume {run} --raise-steps 10" in told
     )
+
+
+def test_a_variable_that_came_later_is_not_used_and_told_of(monkeypatch):
+    monkeypatch.setenv("SIGNALBOX_TOOL_SHOP_URL", "http://other.test")
+    side, notes = of_run("R", FarSide({"FOLDER": "f"}, "rehearsed"), (), None)
+    assert side.settings == {"FOLDER": "f"}
+    assert "not used" in notes["SHOP_URL"]
+
+
+def test_a_copied_file_goes_on_with_the_tools_beside_it_and_none_goes_on_without_its_file(tmp_path):
+    first, copy = Town(tmp_path / "first"), Town(tmp_path / "copy")
+    runs = {"SIGNALBOX_RUNS": str(tmp_path / "runs.db")}
+    asks = GATE.replace("needs: [first], ", "")
+    text = f"workflow: waits\nsteps:\n  gate: {asks}\n  last: {{needs: [gate], {PUT}}}\n"
+    for town, tools in ((first, TOOLS), (copy, TOOLS.replace('"put "', '"copied "'))):
+        town.folder.mkdir()
+        town.shell = Shell(town.folder, SIGNALBOX_TOOL_FOLDER=str(town.folder), **runs)
+        town.shell.write("waits.yaml", text, tools)
+    file = str(copy.folder / "waits.yaml")
+    first.shell("run", str(first.folder / "waits.yaml"), "--until-human")
+    run = copy.shell("run", file, "--until-human", "--new")[-1]["run"]
+    (copy.folder / "waits.yaml").rename(copy.folder / "away.yaml")
+    first.shell("approvals", "approve", run)
+    assert first.shell("runs", "resume", run, code=1)["error"]["code"] == "no_file"
+    (copy.folder / "away.yaml").rename(file)
+    assert first.shell("runs", "resume", run)[-1]["state"] == "completed"
+    assert (first.calls, copy.calls) == ([], ["copied x"])

@@ -163,6 +163,18 @@ def test_a_run_is_not_undone_before_its_late_call_has_returned(machine, caplog):
     assert (slow.calls, slow.undone, host.journal(run).read([]).head.ended) == ([1], [1], "cancelled")
 
 
+def test_a_read_that_hangs_keeps_no_run_from_being_cancelled(machine):
+    slow = Slow()
+    host = machine(manifest(step("a", timeout=0.05)), {"a": slow.do}, workers=2)
+    run = host.start()
+    assert slow.begun.wait(30)
+    request(host.handlers.steps, host.journal(run), "cancelled", "by ops", UNWIND)
+    host.clock.ahead = 60_000
+    host.finish()
+    assert host.journal(run).read([]).head.ended == "cancelled"
+    slow.let.set()
+
+
 def test_many_runs_and_a_fan_out_at_once_lose_no_event(machine):
     names = [f"s{n}" for n in range(12)]
     graph = (step("first"), *(step(name, "first") for name in names), step("last", *names))
