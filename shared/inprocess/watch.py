@@ -121,7 +121,7 @@ class Watch:
         do = walk.do
         path = f"{do.path}{SUFFIX.get(do.op, '')}" if do else ""
         step = self._engine.places.journal(live.id).read([f"STEP#{path}"]).step(path)
-        alive = step is not None and step.open and step.call is not None and step.call.risk != "read"
+        alive = step is not None and step.open and step.changes_something
         if alive and (live.id, path, walk.ticket) not in self._told:
             self._told.add((live.id, path, walk.ticket))
             LOG.warning(_WAITS, live.id, path)

@@ -179,7 +179,7 @@ class Workspace:
     def has_changed_something(self, run: str) -> bool:
         """Tell whether a run, or one below it, has made a call that may have changed something outside."""
         steps = [Step.from_item(item) for item in self.store.query(run_partition(TENANT, run), "STEP#")]
-        if any(step.call and step.call.risk != "read" for step in steps):
+        if any(step.changes_something for step in steps):
             return True
         return any(self.has_changed_something(step.child) for step in steps if step.child)
 

@@ -240,6 +240,11 @@ class Step(Record):
         return self.called is not None and self.failure is not None and self.failure.uncertain
 
     @property
+    def changes_something(self) -> bool:
+        """Whether its call may change something outside."""
+        return self.call is not None and self.call.risk != "read"
+
+    @property
     def called(self) -> Call | None:
         """The ledger entry of the call that this epoch has made; one of an earlier epoch has no arguments any more."""
         return self.call if self.arguments is not None else None

@@ -39,7 +39,7 @@ _TOLD = frozenset({"failed", "timed_out", "skipped"})
 
 
 def _left_in_doubt(step: Step) -> bool:
-    return step.uncertain and step.call is not None and step.call.risk != "read"
+    return step.uncertain and step.changes_something
 
 
 def step_now(step: Step, epoch: int) -> Step:

@@ -215,7 +215,7 @@ def in_doubt(step: Step | None) -> bool:
     """Tell whether a call that changes something may have happened, and nobody has said yet whether it did."""
     if step is None or step.settled:
         return False
-    return step.status == "unknown" or (step.uncertain and step.call is not None and step.call.risk != "read")
+    return step.status == "unknown" or (step.uncertain and step.changes_something)
 
 
 def active_after(step: Step, now: int) -> int:

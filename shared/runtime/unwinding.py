@@ -284,7 +284,7 @@ def _drain(host: Host, journal: Journal, seen: Snapshot) -> int:
 
 def _may_happen(host: Host, step: Step) -> bool:
     """Tell whether a call that changes something is still under way, although its time is over."""
-    return step.call is not None and step.call.risk != "read" and host.engine.works(step.holder or "")
+    return step.changes_something and host.engine.works(step.holder or "")
 
 
 def _give_up(seen: Snapshot, paths: list[str], now: int) -> Change[None]:
