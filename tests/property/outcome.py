@@ -1,7 +1,9 @@
 """What a run came to, and whether two engines agree about it.
 
 Where a failure cuts parallel work short, how far that work had come depends on timing and on nothing else: inside such
-a scope only what both engines finished is compared; the end of the scope itself always is.
+a scope only what both engines finished is compared; the end of the scope itself always is. A child run that was cut
+short and goes on with its parent's retry tries once more what was under way, and nothing else: where two engines had
+come to different steps, the far side and people answer another attempt, and everything after it may differ.
 """
 
 from __future__ import annotations
@@ -52,12 +54,14 @@ class Row:
 class Result:
     """A run at its end: its state, its steps by path, the scopes (path prefixes) in which timing decided.
 
-    Child runs are in it as well, each with a row of its own, whose path ends with ``>``.
+    Child runs are in it as well, each with a row of its own, whose path ends with ``>``. ``resumed`` are the prefixes
+    of those that had been cut short and went on.
     """
 
     state: str
     rows: Mapping[str, Row]
     racy: tuple[str, ...] = ()
+    resumed: tuple[str, ...] = ()
 
 
 def result_of(members: Iterable[Member], blobs: Blobs) -> Result:
@@ -65,13 +69,15 @@ def result_of(members: Iterable[Member], blobs: Blobs) -> Result:
     rows: dict[str, Row] = {}
     racy: list[str] = []
     states: list[str] = []
+    resumed: list[str] = []
     for member in members:
         states.append(member.head.state)
         rows |= {member.here(step.path): _row(step, blobs) for step in member.steps()}
         racy += [member.here(prefix) for prefix in _racy(member.manifest, member.records)]
         if member.prefix and not member.records.run.part:
             rows[member.prefix] = _state(member.head.state)
-    return Result(states[0], rows, tuple(racy))
+        resumed += [member.prefix] if member.head.epoch > 1 else []
+    return Result(states[0], rows, (*racy, *resumed), tuple(resumed))
 
 
 def _state(state: str) -> Row:
@@ -126,6 +132,8 @@ def _one_by_one(steps: Mapping[str, StepPlan], order: tuple[str, ...]) -> bool:
 
 def differences(one: Result, other: Result) -> list[str]:
     """Return what two engines do not agree about, in words."""
+    if _cut_elsewhere(one, other):
+        return []
     found = [] if one.state == other.state else [f"the run: {one.state} / {other.state}"]
     racy = {*one.racy, *other.racy}
     for path in sorted({*one.rows, *other.rows}):
@@ -137,6 +145,13 @@ def differences(one: Result, other: Result) -> list[str]:
         if a != b:
             found.append(f"{path}: {_words(a, b)}")
     return found
+
+
+def _cut_elsewhere(one: Result, other: Result) -> bool:
+    """Tell whether a run that was resumed had been cut short at other steps on the other engine."""
+    both = one.rows.keys() & other.rows.keys()
+    moved = [path for path in both if one.rows[path].attempt != other.rows[path].attempt]
+    return any(path.startswith(prefix) for path in moved for prefix in {*one.resumed, *other.resumed})
 
 
 def _weak(row: Row | None) -> Row | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import engines
 import pytest
-from comparison import TIGHT, behind, compare, explain, holding
+from comparison import TIGHT, behind, compare, explain, graph_of, holding, interpreter_and_walker
 from engines import Hold
 from graphs import BUDGET, INPUT, linked, make
 from moto_engine import on_moto
@@ -69,6 +69,23 @@ def test_another_outcome_is_a_difference():
     assert differences(one, one) == []
     assert differences(one, other) == ["b: status 'completed' / 'skipped'; reason '' / 'none'"]
     assert differences(one, replace(one, rows={"a": one.rows["a"]})) == ["b: completed / no record"]
+
+
+def test_where_a_child_was_cut_short_before_it_went_on_is_no_difference():
+    one = engines.interpret(graph(a="", b="a"), 1)
+    child = {"a>": one.rows["a"], "a>x": one.rows["a"]}
+    again = {**child, "a>x": replace(child["a>x"], attempt=2)}
+    here, there = (replace(one, rows={**one.rows, **rows}, racy=("a>",), resumed=("a>",)) for rows in (child, again))
+    assert differences(here, there) == differences(there, here) == []
+    strict = [replace(each, racy=(), resumed=()) for each in (here, there)]
+    assert differences(*strict) == ["a>x: attempt 1 / 2"]
+    worse = replace(there, rows={**here.rows, "b": replace(one.rows["b"], status="failed")})
+    assert differences(here, worse) == ["b: status 'completed' / 'failed'"]
+
+
+@pytest.mark.parametrize("seed", [50_043])
+def test_engines_agree_where_timing_cuts_a_child_short_that_goes_on(seed):
+    assert not compare(graph_of(seed), seed, interpreter_and_walker)
 
 
 def test_a_difference_comes_with_a_small_graph():
