@@ -12,12 +12,16 @@ from shared.frozen import frozen
 from shared.ids import sha256
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from shared.ports import Blobs
 
 INLINE_LIMIT = 8 * 1024
 """Values above this many bytes of canonical JSON go to the blob store (8 KB)."""
 LARGEST = 32 * 1024 * 1024
 """Most bytes of canonical JSON that one value may have: a function holds it in memory several times over."""
+DEEPEST = 128
+"""Most objects and lists inside each other that a value may have: whoever reads it has stack for so many."""
 _SAFE = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly. Source: RFC 8259, section 6."""
 
@@ -35,12 +39,32 @@ class Value:
 def canonical(value: Any) -> bytes:
     """Return RFC 8785 canonical JSON.
 
-    Raises PermanentFailure when ``value`` is not JSON (NaN, integers beyond 2^53, half characters, foreign types).
+    Raises PermanentFailure when ``value`` is not JSON (NaN, integers beyond 2^53, half characters, foreign types), or
+    is nested more than ``DEEPEST`` levels deep.
     """
     try:
-        return _encode(value).encode() if _is_plain(value) else rfc8785.dumps(value)
-    except (ValueError, RecursionError) as error:
+        data = _encode(value).encode() if _is_plain(value) else rfc8785.dumps(value)
+    except ValueError as error:
         raise PermanentFailure(f"The value is not JSON that every reader understands: {error}") from error
+    except RecursionError as error:
+        raise PermanentFailure(_TOO_DEEP) from error
+    if data.count(b"{") + data.count(b"[") > DEEPEST and _is_too_deep(value):
+        raise PermanentFailure(_TOO_DEEP)
+    return data
+
+
+_TOO_DEEP = f"The value is nested too deeply: more than {DEEPEST} objects and lists inside each other."
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, (dict, list, tuple))]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
 
 
 def _is_plain(value: Any) -> bool:

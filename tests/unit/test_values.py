@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared.errors import PermanentFailure
 from shared.testing import MemoryBlobs
-from shared.values import INLINE_LIMIT, canonical, digest, load, store
+from shared.values import DEEPEST, INLINE_LIMIT, canonical, digest, load, store
 
 SAFE = st.integers(-(2**53) + 1, 2**53 - 1)
 JSON = st.recursive(
@@ -50,3 +50,30 @@ def test_a_large_value_is_a_blob_under_its_tenant_and_is_checked():
 def test_what_is_not_json_everywhere_is_refused(value):
     with pytest.raises(PermanentFailure, match="JSON"):
         digest(value)
+
+
+def nested(levels, leaf, listed):
+    value = leaf
+    for level in range(levels):
+        value = [value] if listed or level % 2 else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("leaf", [1, 0.5, "é", {}])
+@pytest.mark.parametrize("listed", [True, False])
+def test_how_deep_a_value_may_be_does_not_depend_on_who_asks(leaf, listed):
+    most = DEEPEST - (leaf == {})
+
+    def asked(levels, below=0):
+        return canonical(nested(levels, leaf, listed)) if below == 0 else asked(levels, below - 1)
+
+    for below in (0, 200):
+        assert asked(most, below)
+        for levels in (most + 1, 400, 900):
+            with pytest.raises(PermanentFailure, match=f"nested too deeply: more than {DEEPEST}"):
+                asked(levels, below)
+
+
+def test_many_brackets_beside_each_other_are_not_deep():
+    assert canonical([[{}] * 1000] * 3)
+    assert canonical("[" * 1000)
