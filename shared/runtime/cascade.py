@@ -280,7 +280,7 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
     case = replace(case, step=replace(case.step, status="failed", failure=failure, ended=visit.now))
     if rule == "pause":
         return _pause(case, visit, "step_error")
-    return _fail(case, visit, failure) if rule == "fail" else _on_error(case, visit, failure)
+    return _fail(case, visit, failure) if rule == "fail" else _after_failure(case, visit)
 
 
 def _unrecorded(case: Case, visit: Visit) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import loses_one, manifest, tool
+from bodies import loses_one, manifest, refuse, tool
 from invariants import check
 from machine import FINANCE, UNWIND, World
 
@@ -338,3 +338,31 @@ def test_a_call_made_once_more_needs_all_of_them_once_more():
     assert run.go().status == "SUCCEEDED"
     assert len(paid(w)) == 2
     check(w)
+
+
+# nobody's word
+
+
+@pytest.mark.parametrize(
+    ("rule", "state", "by"),
+    [
+        ("reject", "completed", "fallback"),
+        ("approve", "completed", "expiry"),
+        ("fail", None, None),
+        ("pause", None, None),
+    ],
+)
+def test_what_time_rejects_has_its_fallback_like_what_a_person_rejects(rule, state, by):
+    """A gate that had expired went by its ``on_error`` at once, and its fallback never stood in for it."""
+    spec = {"approves": None, "approvers": ["finance"], "on_expiry": rule}
+    asked = StepPlan("g", "human_gate", (), timeout=60.0, on_error="continue", fallback="help", spec=spec)
+    made = manifest(asked, tool("help"))
+    w = World(compile_manifest(replace(made, order=("g",))), FakeModels(lambda _: ""), FakeTools({"do": refuse()}))
+    run = w.start({})
+    w.clock.sleep(61)
+    run.expire()
+    gate = w.records.step("g")
+    assert (w.head.ended, gate.by) == (state, by)
+    assert bool(w.records.step("g/fallback")) == (rule == "reject")
+    assert w.head.unwinding == ("failed" if rule == "fail" else None)
+    assert gate.status == {"fail": "failed", "pause": "paused"}.get(rule, "completed")
