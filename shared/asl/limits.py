@@ -93,7 +93,8 @@ def _child_events(layout: Layout, plans: Mapping[str, StepPlan]) -> list[int]:
 
 def apart_events(layout: Layout, plan: StepPlan) -> int:
     """Return the worst-case history events of the execution that is a map's or a loop's own."""
-    return _AROUND + _CHOICE + _Counter(layout, {plan.id: replace(plan, apart=False)}, _EVENTS).step(plan.id)
+    inside = replace(plan, apart=False, fallback=None)  # its fallback stands beside it, in the run above
+    return _AROUND + _CHOICE + _Counter(layout, {plan.id: inside}, _EVENTS).step(plan.id)
 
 
 def heaviest(layout: Layout, plans: Mapping[str, StepPlan]) -> tuple[str, int] | None:
@@ -123,15 +124,15 @@ _WORST = _Costs(task=1, parking=1, choice=1, wait=1, parallel=1, iteration=0, en
 _EVENTS = _Costs(_TASK, _PARKING_TASK, _CHOICE, _WAIT, _PARALLEL, _ITERATION, _SUCCEED, trouble=True)
 
 
-def _own(plan: StepPlan, costs: _Costs) -> int:
-    """Count a step's own task with, where counted, all that can go wrong with it."""
+def _own(plan: StepPlan, costs: _Costs, stand_in: StepPlan | None = None) -> int:
+    """Count a step's own task with, where counted, all that can go wrong with it, and its fallback."""
     parks = plan.apart or plan.type in _PARKING or (plan.type == "wait" and "event" in plan.spec)
     attempt = (costs.parking if parks else costs.task) + (costs.parking if plan.slot else 0)
     if not costs.trouble:
         return attempt
     failure = attempt + costs.task + costs.choice
-    slot = costs.parking if plan.slot else 0
-    fallback = slot + 2 * costs.task + costs.choice if plan.fallback else 0
+    slot = costs.parking if stand_in and stand_in.slot else 0
+    fallback = slot + 2 * costs.task + costs.choice if stand_in else 0
     parked = costs.parking + costs.choice + costs.wait
     retries = plan.retry.max_retries
     return (retries + 1) * failure + retries * costs.wait + fallback + parked + attempt
@@ -149,7 +150,9 @@ class _Counter:
         return self._count(self.layout.routed)
 
     def step(self, step: str) -> int:
-        return _own(self.plans[step], self.costs) + self._more(self.plans[step])
+        plan = self.plans[step]
+        stand_in = self.plans[plan.fallback] if plan.fallback else None
+        return _own(plan, self.costs, stand_in) + self._more(plan)
 
     def _count(self, node: Routed) -> int:
         costs = self.costs

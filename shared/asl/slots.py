@@ -1,8 +1,8 @@
 """Slot awaits: where a graph could have more steps at work at once than ``max_parallel`` allows.
 
 A step that may run beside so many others that together they are too many waits for a slot before it opens. Where they
-are never too many there is no await, so it costs nothing. What counts is what calls something outside; a map counts as
-often as its items run at once.
+are never too many there is no await, so it costs nothing. What counts is what calls something outside, also a step of
+which only the fallback does; a map counts as often as its items run at once.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class _Slots:
         """Return the plans; ``after`` is the rank of what follows the graph."""
         crowded = set(self.layout.order.names) if everywhere else self.crowded()
         ranks = self.ranks(after)
+        for name in ranks.keys() & crowded:
+            if template := self.plans[name].fallback:  # it waits like the steps that it may stand in for
+                ranks[template] = max(ranks[name], ranks.get(template, 0))
+        crowded |= ranks.keys() - set(self.layout.order.names)
         return {
             name: self._with(plan, ranks.get(name, after + 1), crowded=name in crowded)
             for name, plan in self.plans.items()
@@ -74,7 +78,11 @@ class _Slots:
         return found
 
     def weight(self, plan: StepPlan) -> int:
-        """Return how many steps are at work at once at most while this one is."""
+        """Return how many steps are at work at once at most while this one is, or its fallback in its place."""
+        stands_in = plan.fallback is not None and calls(self.plans[plan.fallback])
+        return max(self._own_weight(plan), int(stands_in))
+
+    def _own_weight(self, plan: StepPlan) -> int:
         if plan.turns:
             return plan.turns.at_once
         if plan.body is None or plan.id not in self.layout.bodies:

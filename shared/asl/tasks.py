@@ -157,7 +157,7 @@ class Steps:
         }
         if template := self.plans[step].fallback:
             states[names.fallback(label)] = self._fallback(step, template, after)
-            if self.plans[step].slot:
+            if self.plans[template].slot:
                 states[names.standby(label)] = self._standby(step, template)
         return states
 
@@ -178,9 +178,10 @@ class Steps:
         )
 
     def _cascaded(self, step: str, after: str, failed: str) -> Choice:
-        label = self.labels[step]
-        stand_in = names.standby(label) if self.plans[step].slot else names.fallback(label)
-        fallback = (("fallback", stand_in),) if self.plans[step].fallback else ()
+        label, template = self.labels[step], self.plans[step].fallback
+        waits = template is not None and self.plans[template].slot
+        stand_in = names.standby(label) if waits else names.fallback(label)
+        fallback = (("fallback", stand_in),) if template else ()
         cases = (
             ("retry", names.backoff(label)),
             ("recheck", names.recheck(label)),

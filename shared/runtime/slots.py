@@ -31,7 +31,7 @@ def give_slots(host: Host, task: Task) -> None:
     for park in _waiting(host, journal, manifest, task.epoch):
         path = park.path.removesuffix(SLOT)
         seen = journal.read(["RUN", park.sk, f"STEP#{path}", *frame_keys(scope_of(path.removesuffix(FALLBACK)))])
-        fresh = protocol.new_step(plan_of(manifest, path.removesuffix(FALLBACK)), path, task.epoch)
+        fresh = protocol.new_step(plan_of(manifest, path), path, task.epoch)
         given, after = journal.transact(seen, lambda again, f=fresh, p=park: _give(again, f, p.path, manifest))
         if given is None:
             return
@@ -48,7 +48,7 @@ def _waiting(host: Host, journal: Journal, manifest: Manifest, epoch: int) -> li
 
 
 def _rank(manifest: Manifest, park: Park) -> int:
-    return plan_of(manifest, park.path.removesuffix(SLOT).removesuffix(FALLBACK)).slot
+    return plan_of(manifest, park.path.removesuffix(SLOT)).slot
 
 
 def _give(seen: Snapshot, fresh: Step, path: str, manifest: Manifest) -> Change[bool | None]:

@@ -6,11 +6,12 @@ import random
 from dataclasses import replace
 
 import pytest
-from bodies import each, manifest, plan, refuse, said, task, tool
+from bodies import each, loop, manifest, plan, refuse, said, task, tool
 from invariants import check
 from machine import Execution, Killed, World
 from test_resume import Versions
 
+from shared.asl.names import cascaded, fallback, standby
 from shared.compiler import compile_manifest
 from shared.errors import PermanentFailure, TransientFailure
 from shared.ledger.records import Park
@@ -232,4 +233,63 @@ def test_a_stand_in_that_died_before_it_opened_is_tried_again_with_its_slot():
     assert w.start({}).status == "SUCCEEDED"
     assert w.records.step("s0").by == "fallback"
     assert w.head.slots == 0
+    check(w)
+
+
+GATE = {"approves": None, "approvers": ["finance"], "on_expiry": "reject"}
+FAILING = {"set": {"x": "${ input.nothing }"}}
+STOOD_IN = {
+    "a gate": plan("x", "human_gate", spec=GATE, timeout=600.0, fallback="help"),
+    "a transform": plan("x", "transform", spec=FAILING, fallback="help"),
+    "an event": plan("x", "wait", spec={"event": {"name": "e", "match": None, "timeout": 9.0}}, fallback="help"),
+    "a map": each(plan("t", "transform", spec=FAILING), over="${ input.list }", name="x", fallback="help"),
+    "a loop": loop(plan("t", "transform", spec=FAILING), until="true", name="x", fallback="help"),
+    "a sub-workflow": plan("x", "sub_workflow", spec={"workflow": "y", "with": {}}, fallback="help"),
+    "a tool": tool("x", fallback="help"),
+}
+
+
+def standing_in(*plans, slots):
+    made = manifest(*plans, tool("help"))
+    return compile_manifest(replace(made, order=made.order[:-1], max_parallel=slots))
+
+
+@pytest.mark.parametrize("first", STOOD_IN.values(), ids=STOOD_IN)
+def test_what_stands_in_for_a_step_of_any_kind_waits_for_a_slot_where_others_are_at_work(first):
+    """It was at work beside as many as may be wherever the step that it stood in for calls nothing itself."""
+    alone = standing_in(first, tool("after", "x"), slots=1)
+    assert (alone.manifest.slots, alone.manifest.steps["help"].slot) == (False, 0)
+    crowded = standing_in(first, tool("beside"), tool("after", "x"), slots=1)
+    assert {name: crowded.manifest.steps[name].slot for name in ("beside", "help")} == {"beside": 1, "help": 2}
+    assert bool(crowded.manifest.steps["x"].slot) == (first.type == "tool")
+    states = dict(states_in(crowded.asl))
+    assert states[standby("x")]["Next"] == fallback("x")
+    cases = {case["StringEquals"]: case["Next"] for case in states[cascaded("x")]["Choices"]}
+    assert cases["fallback"] == standby("x")
+
+
+def states_in(machine):
+    for name, state in machine["States"].items():
+        yield name, state
+        for branch in state.get("Branches", ()):
+            yield from states_in(branch)
+
+
+def test_a_stand_in_does_not_open_while_another_has_the_only_place():
+    """A gate calls nothing, so its fallback asked for no place."""
+    asked = []
+
+    def do(given, _):
+        if given["say"] == "beside":
+            register(w.journal, Park(path="x/fallback/slot", kind="slot", token="t", entry="000001|0|0000"), [])
+            give_slots(w.steps, task(w, "x"))
+            asked.append((w.head.slots, waiting(w)))
+        return given["say"]
+
+    unit = standing_in(tool("beside"), STOOD_IN["a transform"], slots=1)
+    w = World(unit, FakeModels(lambda _: "yes"), FakeTools({"do": do}))
+    assert w.start({}).status == "SUCCEEDED"
+    assert asked == [(0, ["x/fallback/slot"])]
+    stood_in = w.records.step("x")
+    assert (stood_in.by, w.head.slots, w.records.step("x/fallback").type) == ("fallback", 0, "tool")
     check(w)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import engines
 import pytest
+from behaviour import word_of
 from comparison import TIGHT, behind, compare, explain, graph_of, holding, interpreter_and_walker
 from engines import Hold
 from graphs import BUDGET, INPUT, linked, make
@@ -17,6 +18,7 @@ from shared.compiler import compile_manifest
 from shared.manifest import Body, Edge, Manifest, StepPlan
 
 CALL = {"tool": "behave", "with": {"seed": 1, "chance": 0.0}, "cost": 0, "compensate": None, "reconcile": None}
+GATE = {"approves": None, "approvers": ["finance"], "on_expiry": "reject"}
 
 
 def graph(**needs):
@@ -40,6 +42,20 @@ def test_a_step_that_starts_too_early_is_found():
     # The walker enters one branch after the other, so that here d is always entered before b.
     with pytest.raises(AssertionError, match=r"d: step_.* but its join says wait"):
         engines.walk(unit, 1)
+
+
+def test_what_stands_in_for_a_gate_waits_for_its_place_on_an_engine_with_real_threads():
+    gate = StepPlan("g", "human_gate", timeout=1e6, on_error="continue", fallback="help", spec=GATE)
+    plans = [
+        gate,
+        *(StepPlan(f"s{number}", "tool", spec=CALL) for number in range(6)),
+        StepPlan("help", "tool", spec=CALL),
+    ]
+    made = Manifest("w", "", INPUT, BUDGET, linked(plans), tuple(plan.id for plan in plans[:-1]), max_parallel=1)
+    refused = [seed for seed in range(60) if word_of(seed, "g", 1) == "rejected"][:6]
+    with on_moto() as moto:
+        results = [moto.run(compile_manifest(made), seed) for seed in refused]
+    assert {result.rows["g"].by for result in results} == {"fallback"}
 
 
 def test_what_is_held_is_what_the_others_need_not_wait_for():
