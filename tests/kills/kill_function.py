@@ -44,10 +44,11 @@ class Deadly:
             now = (counted_as(Deadly.run, name), *planned(Deadly.run))
             if now[:1] == now[1:2] and now[2] == "before":
                 die(Deadly.run)
-            result = call(*given, **named)
-            if now[:1] == now[1:2]:
-                die(Deadly.run)
-            return result
+            try:
+                return call(*given, **named)
+            finally:  # a write that lost against another's is a call as well
+                if now[:1] == now[1:2]:
+                    die(Deadly.run)
 
         return counted
 
