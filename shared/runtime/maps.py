@@ -61,10 +61,10 @@ def _enter(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Snaps
         if entry.kind == "skip":
             return skipped(host, plan, task.path, entry.reason, journal, seen)
         items = values.load(fresh.arguments, host.blobs) if fresh.arguments else items_over(host, task, plan, seen)
+        stored, now = fresh.arguments or values.store(items, host.blobs, task.tenant), host.clock.now()
     except StepFailure as failure:
         record_failure(host, task, plan, task.path, failure)
         raise
-    stored, now = fresh.arguments or values.store(items, host.blobs, task.tenant), host.clock.now()
     parts = parts_of(plan.split, len(items)) if split and plan.split else 0
     frozen = replace(fresh, status="running", failure=None, attempt=1, started=now, arguments=stored, parts=parts)
     return journal.transact(seen, lambda again: _entered(again, frozen, len(items)))[0]
@@ -125,13 +125,14 @@ def _collect(host: Host, task: Task, plan: StepPlan, journal: Journal, seen: Sna
         items = results(host, task, plan, known, seen)
         if not apart:  # whether too many have failed is for the whole to judge
             check_policy(items, plan)
+        output = values.store(_summary(items), host.blobs, task.tenant)
     except StepFailure as failure:
         if not apart:
             record_failure(host, task, plan, task.path, failure)
             raise
         items = all_failed(numbers(host, known), protocol.failure_of(failure))
-    outcome = Outcome(output=values.store(_summary(items), host.blobs, task.tenant))
-    now = host.clock.now()
+        output = values.store(_summary(items), host.blobs, task.tenant)
+    outcome, now = Outcome(output=output), host.clock.now()
     return journal.transact(seen, lambda again: protocol.settle_entered(known, outcome, now, again))[0]
 
 

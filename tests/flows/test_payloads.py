@@ -85,6 +85,31 @@ def test_a_change_whose_answer_is_too_large_may_have_happened(monkeypatch):
     check(w)
 
 
+def nested(levels):
+    return [nested(levels - 1)] if levels else []
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        (lambda: "x" * 600_000, "1,048,576 are kept"),
+        (lambda: nested(values.DEEPEST - 2), "nested too deeply: more than 128"),
+    ],
+)
+@pytest.mark.parametrize("over", ["${ input.list }", "${ [steps.a.output, steps.a.output] }"])
+def test_items_and_results_that_cannot_be_kept_say_why(over, kept, told, monkeypatch):
+    """A map whose results were too many said that its process had ended without an answer."""
+    monkeypatch.setattr(values, "LARGEST", MEGABYTE)
+    item = tool("t", on_error="fail", say="${ thing }" if "input" in over else "x")
+    # What is a value's size once is too much in a list, or beside its index and its state.
+    plans = tool("a"), each(item, over=over, needs=("a",), collect="${ steps.t.output }"), tool("b", "each")
+    w = world(*plans, do=lambda given, call: kept() if call.path != "b" else given)
+    w.start({"list": [1, 2]})
+    assert (w.head.state, w.records.step("each").status) == ("paused", "paused")
+    assert told in w.records.step("each").failure.message
+    check(w)
+
+
 def test_an_input_that_is_too_large_starts_nothing(monkeypatch):
     monkeypatch.setattr(values, "LARGEST", MEGABYTE)
     w = world(replace(tool("a"), spec={**tool("a").spec, "with": {"say": "${ input.text + input.text }"}}))
