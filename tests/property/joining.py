@@ -35,7 +35,8 @@ def decision(plan: StepPlan, scope: str, before: int, seen: Snapshot, blobs: Blo
 def _state(edge: Edge, target: str, source: Step | None, seen: Snapshot, blobs: Blobs) -> State:
     if source is None:
         return "pending"
-    if source.status in {"failed", "timed_out"}:
+    # What a run had done that failed all the same is undone with everything else in the end.
+    if source.status in {"failed", "timed_out"} or (source.status == "compensated" and source.failure):
         return "optional" if edge.optional else "failed"
     if source.status not in {"completed", "compensated"} or (source.type == "router" and source.route != target):
         return "inactive"
