@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 CONTAINERS = {"map", "loop", "item", "sub_workflow"}
 VOLATILE = {"at", "error", "run"}
 """Fields of outputs in which two runs differ: times, run ids, and whose failure came first."""
+
+
+Before = frozenset[tuple[tuple[str, str], int]]
+"""How often a run has done what: event types with paths, and their counts."""
 
 
 class Stuck(AssertionError):
@@ -54,14 +59,14 @@ class Row:
 class Result:
     """A run at its end: its state, its steps by path, the scopes (path prefixes) in which timing decided.
 
-    Child runs are in it as well, each with a row of its own, whose path ends with ``>``. ``resumed`` are the prefixes
-    of those that had been cut short and went on.
+    Child runs are in it as well, each with a row of its own, whose path ends with ``>``. ``resumed`` says of those that
+    had been cut short and went on, by prefix, what they had done before.
     """
 
     state: str
     rows: Mapping[str, Row]
     racy: tuple[str, ...] = ()
-    resumed: tuple[str, ...] = ()
+    resumed: Mapping[str, Before] = field(default_factory=dict[str, Before])
 
 
 def result_of(members: Iterable[Member], blobs: Blobs) -> Result:
@@ -69,15 +74,22 @@ def result_of(members: Iterable[Member], blobs: Blobs) -> Result:
     rows: dict[str, Row] = {}
     racy: list[str] = []
     states: list[str] = []
-    resumed: list[str] = []
+    resumed: dict[str, Before] = {}
     for member in members:
         states.append(member.head.state)
         rows |= {member.here(step.path): _row(step, blobs) for step in member.steps()}
         racy += [member.here(prefix) for prefix in _racy(member.manifest, member.records)]
         if member.prefix and not member.records.run.part:
             rows[member.prefix] = _state(member.head.state)
-        resumed += [member.prefix] if member.head.epoch > 1 else []
-    return Result(states[0], rows, (*racy, *resumed), tuple(resumed))
+        if member.head.epoch > 1:
+            resumed[member.prefix] = _before(member)
+    return Result(states[0], rows, (*racy, *resumed), resumed)
+
+
+def _before(member: Member) -> Before:
+    """Return how often a run had done what before its last epoch."""
+    events = [event for event in member.events() if event.seq < member.head.began]
+    return frozenset(Counter((event.type, event.path or "") for event in events).items())
 
 
 def _state(state: str) -> Row:
@@ -148,10 +160,8 @@ def differences(one: Result, other: Result) -> list[str]:
 
 
 def _cut_elsewhere(one: Result, other: Result) -> bool:
-    """Tell whether a run that was resumed had been cut short at other steps on the other engine."""
-    both = one.rows.keys() & other.rows.keys()
-    moved = [path for path in both if one.rows[path].attempt != other.rows[path].attempt]
-    return any(path.startswith(prefix) for path in moved for prefix in {*one.resumed, *other.resumed})
+    """Tell whether a run that was resumed had come to something else by then on the other engine."""
+    return any(one.resumed[prefix] != other.resumed[prefix] for prefix in one.resumed.keys() & other.resumed.keys())
 
 
 def _weak(row: Row | None) -> Row | None:
