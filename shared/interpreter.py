@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.frozen import frozen
 from shared.manifest import Body
-from shared.runtime.protocol import NEEDS_APPROVAL
+from shared.runtime.protocol import NEEDS_APPROVAL, stood_in_for
 from shared.runtime.scopes import FALLBACK, graph_at, scope_of
 
 if TYPE_CHECKING:
@@ -337,16 +337,9 @@ def entry_of(path: str, records: Mapping[str, Step], now: int) -> Entry:
         return Entry("park")
     if step.open:
         return FRESH
+    if stood_in_for(step):
+        return Entry("fallback") if stand_in is None or stand_in.open else Entry(failed=INTERRUPTED)
     if step.status in {"retrying", "unknown"} and again:
         due = max(step.ended or 0, step.probed or 0) + 1000 * (step.action or {})["seconds"]
         return Entry(seconds=max(0, due - now) / 1000)
-    if step.status in {"failed", "timed_out"}:
-        return _after_failure(step, stand_in)
-    return FRESH
-
-
-def _after_failure(step: Step, stand_in: Step | None) -> Entry:
-    chosen = (step.action or {}).get("action") == "fallback"
-    if chosen and (stand_in is None or stand_in.open):
-        return Entry("fallback")
-    return Entry(failed=INTERRUPTED)
+    return Entry(failed=INTERRUPTED) if step.status in {"failed", "timed_out"} else FRESH

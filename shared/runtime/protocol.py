@@ -142,7 +142,10 @@ def new_step(plan: StepPlan, path: str, epoch: int) -> Step:
 
 
 def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
-    """Tell why nothing may open: the run or the item unwinds or ended, the task's epoch is over, the step is parked."""
+    """Tell why nothing may open: the run or the item unwinds or ended, the task's epoch is over, the step is parked.
+
+    Nor may what its fallback stands in for: a delivery that comes so late would do the work twice.
+    """
     head = seen.head
     if head.epoch != task.epoch:
         return Stopped(f"epoch {task.epoch} is over")
@@ -150,8 +153,15 @@ def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
         return Stopped(f"the run is {head.ended or head.unwinding}")
     if step.status in PARKED or step.status == "cancelled" or step.reason == NEEDS_APPROVAL:
         return Stopped(f"the step is {step.status}")
+    if stood_in_for(step):
+        return Stopped("its fallback stands in")
     over = None if step.path.endswith(COMPENSATE) else closed(seen, task.scope)
     return Stopped(over) if over else None
+
+
+def stood_in_for(step: Step) -> bool:
+    """Tell whether the cascade has let the step's fallback stand in, and has not decided otherwise since."""
+    return (step.action or {}).get("action") == "fallback"
 
 
 def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, Step, Note]:
