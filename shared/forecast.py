@@ -272,6 +272,15 @@ def _ceiling(graph: Manifest | Body, prefix: str) -> tuple[int, list[str]]:
 
 
 def _step_ceiling(graph: Manifest | Body, plan: StepPlan, path: str) -> tuple[int, list[str]]:
+    """Return what a step costs at most, and after it its fallback, by the budget of its own that each has."""
+    cost, unbounded = _own_ceiling(plan, path)
+    if not plan.fallback:
+        return cost, unbounded
+    more, open_ = _own_ceiling(graph.steps[plan.fallback], f"{path}/fallback")
+    return cost + more, unbounded + open_
+
+
+def _own_ceiling(plan: StepPlan, path: str) -> tuple[int, list[str]]:
     unbounded = [path] if _asks(plan) or plan.type == "sub_workflow" else list[str]()
     cost = (plan.retry.max_retries + 1) * _attempt(plan)
     if plan.turns:
@@ -279,8 +288,6 @@ def _step_ceiling(graph: Manifest | Body, plan: StepPlan, path: str) -> tuple[in
     if plan.body:
         inside, unbounded = _ceiling(plan.body, f"{path}/")
         cost = _items(plan) * inside
-    if plan.fallback:
-        cost += _attempt(graph.steps[plan.fallback])
     return _within(plan.budget, cost, unbounded)
 
 

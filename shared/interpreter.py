@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from shared.frozen import frozen
 from shared.manifest import Body
-from shared.runtime.protocol import NEEDS_APPROVAL, stood_in_for
+from shared.runtime.protocol import NEEDS_APPROVAL
 from shared.runtime.scopes import FALLBACK, graph_at, scope_of
+from shared.runtime.visits import stood_in_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

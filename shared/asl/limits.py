@@ -131,11 +131,17 @@ def _own(plan: StepPlan, costs: _Costs, stand_in: StepPlan | None = None) -> int
     if not costs.trouble:
         return attempt
     failure = attempt + costs.task + costs.choice
-    slot = costs.parking if stand_in and stand_in.slot else 0
-    fallback = slot + 2 * costs.task + costs.choice if stand_in else 0
+    fallback = _standing_in(stand_in, costs) if stand_in else 0
     parked = costs.parking + costs.choice + costs.wait
     retries = plan.retry.max_retries
     return (retries + 1) * failure + retries * costs.wait + fallback + parked + attempt
+
+
+def _standing_in(stand_in: StepPlan, costs: _Costs) -> int:
+    """Count all attempts of a fallback; the cascade is asked after each, and again after the wait for the next."""
+    asked, retries = costs.task + costs.choice, stand_in.retry.max_retries
+    attempt = (costs.parking if stand_in.slot else 0) + costs.task + asked
+    return (retries + 1) * attempt + retries * (costs.wait + asked)
 
 
 @dataclass(frozen=True, slots=True)

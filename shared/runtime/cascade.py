@@ -8,11 +8,21 @@ time-out from crash. The cascade first raises the fence, so a zombie's late resu
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shared.budget import rules
 from shared.ledger.records import Failure, Gate, Step
 from shared.runtime import probing, protocol
+from shared.runtime.answers import (
+    ENTRY_RETRIES,
+    Action,
+    act,
+    delay,
+    fits_by_now,
+    held_for,
+    may_retry,
+    paused,
+    remember,
+)
 from shared.runtime.children import living, patience, stop_child
 from shared.runtime.deadletters import letters
 from shared.runtime.ending import begin, start_unwinding
@@ -32,31 +42,19 @@ from shared.runtime.scopes import (
 )
 from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
+from shared.runtime.standing_in import after_stand_in
 from shared.runtime.unwinding import close_scope, stop_parts
 from shared.runtime.visits import TIMEOUTS, Case, Visit
 from shared.runtime.votes import EXPIRY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from shared.ledger.records import Run
-    from shared.manifest import Manifest, Retry, StepPlan
+    from shared.manifest import Manifest, StepPlan
     from shared.runtime.host import Host
     from shared.runtime.task import Task
 
-ENTRY_RETRIES = 3
-"""How often a step that makes no call is entered again after the engine interrupted it."""
-LONGEST_HOLD = 15 * 60_000
-"""How long (ms) a step waits for a degraded service before a person is asked."""
 CONTAINERS = frozenset({"map", "loop", "turns"})
 """What holds other steps and calls nothing itself."""
-
-Action = dict[str, Any]
-
-
-def act(kind: str, milliseconds: float = 0) -> Action:
-    """Return what the state machine is told: the action, and whole seconds to wait before it (rounded up)."""
-    return {"action": kind, "seconds": -(-int(milliseconds) // 1000)}
 
 
 def cascade(host: Host, task: Task, unwind_machine: str) -> Action:
@@ -142,14 +140,16 @@ def decide(seen: Snapshot, visit: Visit) -> Change[Action]:
     case = _given_up(case, visit)
     if case.step.failure and case.step.failure.final:
         return _fail(case, visit, case.step.failure)
-    return _in_failed_item(case, visit) if closed(seen, visit.task.scope) else _after_failure(case, visit)
+    if closed(seen, visit.task.scope):
+        return _in_failed_item(case, visit)
+    return after_stand_in(case, visit) or _after_failure(case, visit)
 
 
 def _in_failed_item(case: Case, visit: Visit) -> Change[Action]:
     """End a step whose item has failed around it; only what became of its call is still for a person to say."""
     if protocol.in_doubt(case.step) or protocol.in_doubt(case.beside):
         return _doubt(case, visit)
-    return _remember(case, visit, act("fail")) if case.notes or case.step.slot else Change(act("fail"))
+    return remember(case, visit, act("fail")) if case.notes or case.step.slot else Change(act("fail"))
 
 
 def _standing(case: Case, visit: Visit) -> Change[Action] | None:
@@ -187,15 +187,15 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
     if case.step.status == "unknown" or failure.error_class == "unknown_outcome" or _in_doubt(case.step, visit.plan):
         return _doubt(case, visit)
     if failure.pause or failure.error_class == "budget":
-        return _enter_again(case, visit) or _pause(case, visit, failure.pause or "budget_exceeded")
-    if failure.held or _may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
+        return _enter_again(case, visit) or paused(case, visit, failure.pause or "budget_exceeded")
+    if failure.held or may_retry(visit.plan, case.step, failure) or _unrecorded(case, visit):
         return _retry(case, visit, failure)
     if _leaves_doubt(case, visit) or (protocol.in_doubt(case.step) and _until_probe(case, visit) is not None):
         return _doubt(case, visit)
     if _may_stand_in(case, visit.plan):
         # One that was chosen before and left nothing was interrupted: it is begun again a few times.
         again = replace(case.step, retries=case.step.retries + (case.step.action == act("fallback")))
-        return _remember(
+        return remember(
             replace(case, step=again).noted(Note("step_fallback", again.path, None, {"retry": again.retries})),
             visit,
             act("fallback"),
@@ -224,11 +224,11 @@ def _doubt(case: Case, visit: Visit) -> Change[Action]:
     """Have the far side asked what became of the call, where the definition says how; else, or in vain, a person."""
     pause = _until_probe(case, visit)
     if pause is None:
-        return _pause(case, visit, "unknown_outcome")
+        return paused(case, visit, "unknown_outcome")
     if case.step.status != "unknown":
         case = case.noted(Note("step_unknown", case.step.path, case.step.attempt))
     head, step = protocol.park(case.head, case.step, "unknown_outcome")
-    return _remember(replace(case, head=head, step=step), visit, act("retry", pause))
+    return remember(replace(case, head=head, step=step), visit, act("retry", pause))
 
 
 def _until_probe(case: Case, visit: Visit) -> int | None:
@@ -259,7 +259,7 @@ def _open_gate(case: Case, gate: Gate, visit: Visit) -> Change[Action]:
     if visit.now < gate.expires and visit.task.error != "States.Timeout":
         wait = min(GATE_PAUSE * 2.0 ** min(case.step.retries, 10), LONGEST_GATE_PAUSE)
         again = replace(case.step, retries=case.step.retries + 1)
-        return _remember(replace(case, step=again), visit, act("retry", min(wait, gate.expires - visit.now)))
+        return remember(replace(case, step=again), visit, act("retry", min(wait, gate.expires - visit.now)))
     rule = visit.plan.spec["on_expiry"]
     status = "approved" if rule == "approve" else "expired"
     closed = replace(gate, status=status, decided=visit.now, by=EXPIRY, tenant_pending=None)
@@ -275,11 +275,11 @@ def _after_expiry(case: Case, visit: Visit, rule: str, gate: Gate) -> Change[Act
         outcome = protocol.Outcome(output=protocol.decision_value(gate), by=EXPIRY)
         seq = case.head.seq + len(case.notes) + 1
         step = protocol.finished(case.step, outcome, visit.now, seq)
-        return _remember(replace(case, step=step).noted(completed(step)), visit, act("retry"))
+        return remember(replace(case, step=step).noted(completed(step)), visit, act("retry"))
     failure = Failure("rejected", f"Nobody decided within {visit.plan.timeout:g} s.")
     case = replace(case, step=replace(case.step, status="failed", failure=failure, ended=visit.now))
     if rule == "pause":
-        return _pause(case, visit, "step_error")
+        return paused(case, visit, "step_error")
     return _fail(case, visit, failure) if rule == "fail" else _after_failure(case, visit)
 
 
@@ -299,19 +299,6 @@ def _may_stand_in(case: Case, plan: StepPlan) -> bool:
     return case.step.action != act("fallback") or case.step.retries < plan.retry.max_retries + ENTRY_RETRIES
 
 
-def _may_retry(plan: StepPlan, step: Step, failure: Failure) -> bool:
-    if plan.risk == "irreversible" and step.called is not None:
-        return False
-    return failure.error_class in plan.retry.on and step.retries < plan.retry.max_retries
-
-
-def delay(policy: Retry, retries: int, failure: Failure, jitter: Callable[[float], float]) -> float:
-    """Return the milliseconds before retry number ``retries`` (from 0), never less than the far side asked for."""
-    growth = 2.0**retries if policy.backoff == "exponential" else retries + 1.0
-    seconds = min(policy.base_delay * growth, policy.max_delay) + (jitter(policy.base_delay) if policy.jitter else 0.0)
-    return max(seconds * 1000, float(failure.retry_after or 0))
-
-
 def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     if failure.held:
         return _held_back(case, visit, failure)
@@ -324,40 +311,33 @@ def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
         step = replace(step, failure=None)  # on a map or a loop it would say that an item has failed
     data = {"class": failure.error_class, "delay_ms": int(wait), "jitter_ms": int(spread * 1000), "retry": step.retries}
     case = replace(case, step=step).noted(Note("step_retrying", step.path, step.attempt, data))
-    return _remember(case, visit, act("retry", wait))
+    return remember(case, visit, act("retry", wait))
 
 
 def _enter_again(case: Case, visit: Visit) -> Change[Action] | None:
     """Let a step ask again for what the run has by now: somebody gave it more between the refusal and this moment."""
     step, failure = case.step, case.step.failure
-    if failure is None or failure.level != "run" or failure.pause:
-        return None
-    left = rules.left(case.head, failure.dimension or "", visit.now)
-    if left is not None and left < failure.wanted:
+    if failure is None or not fits_by_now(case.head, failure, visit.now):
         return None
     again = replace(step, status="retrying", failure=failure if step.uncertain else None)
     note = Note("step_retrying", step.path, step.attempt, {"class": "budget", "delay_ms": 0, "retry": step.retries})
-    return _remember(replace(case, step=again).noted(note), visit, act("retry"))
+    return remember(replace(case, step=again).noted(note), visit, act("retry"))
 
 
 def _held_back(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
-    """Wait with the service's circuit breaker; no retry is used up. One that stays open is for a person to judge.
-
-    Each wait is half as long as all before it, at least: the history of the execution has an end.
-    """
-    waited = visit.now - (case.step.held or visit.now)
-    if waited >= LONGEST_HOLD:
-        return _pause(replace(case, step=replace(case.step, held=None)), visit, "provider_degraded")
-    wait = max(float(failure.retry_after or 0), waited / 2) + visit.jitter(1000)
+    """Wait with the service's circuit breaker; no retry is used up. One that stays open is for a person to judge."""
+    wait = held_for(case.step, failure, visit)
+    if wait is None:
+        return paused(replace(case, step=replace(case.step, held=None)), visit, "provider_degraded")
     case = replace(case, step=replace(case.step, status="retrying"))
     case = case.noted(Note("step_held", case.step.path, case.step.attempt, {"delay_ms": int(wait)}))
-    return _remember(case, visit, act("retry", wait))
+    return remember(case, visit, act("retry", wait))
 
 
 def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     rule = visit.plan.on_error
     if rule == "pause":
-        return _pause(case, visit, "step_error")
+        return paused(case, visit, "step_error")
     data = {"class": failure.error_class, "message": failure.message[:500], "on_error": rule}
     status = "timed_out" if failure.error_class == "timeout" else "failed"
     step = replace(case.step, status=status, ended=visit.now)
@@ -368,31 +348,15 @@ def _on_error(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
 
 def _settle_failed(case: Case, visit: Visit) -> Change[Action]:
     step = replace(case.step, settled=True, settled_seq=case.head.seq + 1)
-    return _remember(replace(case, step=step), visit, _go_on(step, visit.plan))
+    return remember(replace(case, step=step), visit, _go_on(step, visit.plan))
 
 
 def _fail(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     """Fail what the step belongs to: the run, or inside a map or a loop the item."""
     if visit.task.scope != root_scope(case.seen.run):
         others, notes = fail_item(case.seen, visit.task.scope, failure, whole=visit.whole)
-        return _remember(replace(case, others=others, notes=(*case.notes, *notes)), visit, act("fail"))
+        case = replace(case, others=(*case.others, *others), notes=(*case.notes, *notes))
+        return remember(case, visit, act("fail"))
     reason = f"step {case.step.path}: {failure.error_class}: {failure.message}"
     head, note = begin(case.head, "failed", reason)
-    return _remember(replace(case, head=head).noted(note), visit, act("fail"))
-
-
-def _pause(case: Case, visit: Visit, reason: str) -> Change[Action]:
-    head, step = protocol.park(case.head, case.step, reason)
-    data, failure = {"reason": reason}, step.failure
-    if reason == "budget_exceeded" and failure and failure.dimension:
-        data |= {"level": failure.level or "", "dimension": failure.dimension}
-    case = replace(case, head=head, step=step).noted(Note("step_paused", step.path, step.attempt, data))
-    return _remember(case, visit, act("park"))
-
-
-def _remember(case: Case, visit: Visit, action: Action) -> Change[Action]:
-    step = replace(case.step, cascade=visit.id, action=action)
-    ready = case.seen.step(f"{step.path}{FALLBACK}")
-    if ready and ready.slot and action["action"] != "fallback":
-        case = replace(case, others=(*case.others, replace(ready, status="cancelled")))  # its slot is free by that
-    return Change(action, (case.head, step, *case.others, *case.letters), case.notes)
+    return remember(replace(case, head=head).noted(note), visit, act("fail"))

@@ -165,11 +165,11 @@ def _beside(steps: Mapping[str, ToldStep], event: Event) -> dict[str, ToldStep]:
 
 
 def _answered(steps: Mapping[str, ToldStep], stand_in: str) -> dict[str, ToldStep]:
-    """Return a fallback whose call was in doubt until a person's word on its step."""
+    """Return a fallback after a person's word on its step: its call was in doubt, or it begins anew."""
     known = steps.get(stand_in)
     if known is None or known.status in FINAL:
         return {}
-    return {stand_in: replace(known, status=None, result={}, call={})}
+    return {stand_in: replace(known, status=None, retries=None, result={}, call={})}
 
 
 def _undone(steps: Mapping[str, ToldStep], path: str) -> dict[str, ToldStep]:

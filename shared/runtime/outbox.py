@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Gate, Head, Park, revive
-from shared.runtime.cascade import act
+from shared.runtime.answers import act
 from shared.runtime.deadletters import redriven
 from shared.runtime.ending import start_unwinding, wake
 from shared.runtime.gates import answer

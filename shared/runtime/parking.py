@@ -16,7 +16,7 @@ from shared.ids import key_digest
 from shared.ledger.records import Park, Record, Run, Step
 from shared.redaction import redacted
 from shared.runtime import protocol
-from shared.runtime.cascade import act
+from shared.runtime.answers import act
 from shared.runtime.deadletters import letter_of_doubt
 from shared.runtime.denials import ask_again, deny, needs_approval
 from shared.runtime.ending import begin, request, start_unwinding, wake
@@ -24,7 +24,7 @@ from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.notes import completed
 from shared.runtime.outputs import fits
-from shared.runtime.raising import Raise, fund, raised
+from shared.runtime.raising import Raise, fund, raised, raised_own
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, is_call, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
@@ -213,19 +213,23 @@ def decide_resume(seen: Snapshot, path: str, order: Order, accepted: protocol.Ou
     if stand_in and step.status == "completed":
         step = replace(step, by="fallback")
         notes = (completed(step),)
-    if beside and order.action == "retry" and _failed_for_good(beside):
-        stand_in = (_unbegun(beside),)
+    if beside and order.action == "retry" and _may_begin_anew(beside):
+        stand_in = (_unbegun(beside, order),)
     note = Note("step_resumed", path, None, _told(order))
     records = (head, step, *stand_in, answered(seen, path, "retry"), *protocol.beside(step, seen), *run)
     return Change(None, records, (note, *notes))
 
 
-def _failed_for_good(stand_in: Step) -> bool:
-    return stand_in.status in {"failed", "timed_out"} and not protocol.in_doubt(stand_in)
+def _may_begin_anew(stand_in: Step) -> bool:
+    return not (stand_in.settled or stand_in.open or protocol.in_doubt(stand_in))
 
 
-def _unbegun(stand_in: Step) -> Step:
-    """Return a fallback that has failed as one that may stand in again: its step is tried from the beginning."""
+def _unbegun(stand_in: Step, order: Order) -> Step:
+    """Return a fallback that got no further as one that may stand in again: its step is tried from the beginning.
+
+    What a person adds to the step's own limits is added to its fallback's as well, which may be what lacks it.
+    """
+    stand_in = raised_own(stand_in, order.more.amounts) if order.more else stand_in
     return replace(stand_in, status="ready", settled=False, retries=0, failure=None, cascade=None, action=None)
 
 

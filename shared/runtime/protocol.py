@@ -23,6 +23,7 @@ from shared.runtime.failures import exceeded, failure_of
 from shared.runtime.journal import Change, Note, Snapshot
 from shared.runtime.scopes import COMPENSATE, FALLBACK, around, closed, is_part_of, scope_of
 from shared.runtime.sharing import with_sharers
+from shared.runtime.visits import STANDS_IN, stood_in_for
 from shared.runtime.votes import notes_of
 from shared.values import Value, canonical
 
@@ -144,7 +145,8 @@ def new_step(plan: StepPlan, path: str, epoch: int) -> Step:
 def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
     """Tell why nothing may open: the run or the item unwinds or ended, the task's epoch is over, the step is parked.
 
-    Nor may what its fallback stands in for: a delivery that comes so late would do the work twice.
+    Nor may what a fallback stands in for, nor one that does not stand in any more: so late a delivery would do the
+    work twice.
     """
     head = seen.head
     if head.epoch != task.epoch:
@@ -155,13 +157,11 @@ def stopped(seen: Snapshot, step: Step, task: Task) -> Stopped | None:
         return Stopped(f"the step is {step.status}")
     if stood_in_for(step):
         return Stopped("its fallback stands in")
+    main = seen.step(step.path.removesuffix(FALLBACK)) if step.path.endswith(FALLBACK) else None
+    if main and (main.settled or main.action != STANDS_IN):
+        return Stopped("it does not stand in")
     over = None if step.path.endswith(COMPENSATE) else closed(seen, task.scope)
     return Stopped(over) if over else None
-
-
-def stood_in_for(step: Step) -> bool:
-    """Tell whether the cascade has let the step's fallback stand in, and has not decided otherwise since."""
-    return (step.action or {}).get("action") == "fallback"
 
 
 def abandon(head: Head, step: Step, now: int, error: str = "") -> tuple[Head, Step, Note]:

@@ -43,10 +43,14 @@ class Raise:
 
 def raised(run: Run, head: Head, step: Step, more: Amounts) -> tuple[tuple[Run, ...], Head, Step]:
     """Return the run and its head with ``more`` of every limit that there is, and the step with so much of its own."""
-    added, active = _split(more)
-    own = replace(step, raised=(step.raised or Amount()) + added, raised_active=step.raised_active + active)
     whole, head = raised_whole(run, head, more)
-    return (whole,), head, own
+    return (whole,), head, raised_own(step, more)
+
+
+def raised_own(step: Step, more: Amounts) -> Step:
+    """Return the step with ``more`` of its own limits."""
+    added, active = _split(more)
+    return replace(step, raised=(step.raised or Amount()) + added, raised_active=step.raised_active + active)
 
 
 def raised_whole(run: Run, head: Head, more: Amounts) -> tuple[Run, Head]:

@@ -216,4 +216,4 @@ def record_failure(host: Host, task: Task, plan: StepPlan, path: str, failure: S
         return Change(None, (failed,), (Note("step_failed", path, None, {"error": error}),))
 
     journal = host.journal(task)
-    journal.transact(journal.read([f"STEP#{path}", *frame_keys(task.scope)]), decide)
+    journal.transact(journal.read([f"STEP#{path}", f"STEP#{task.path}", *frame_keys(task.scope)]), decide)

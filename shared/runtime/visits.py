@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
 """Error names by which the engine says that time ran out."""
+STANDS_IN = {"action": "fallback", "seconds": 0}
+"""The cascade's answer for a step by which its fallback begins."""
+
+
+def stood_in_for(step: Step) -> bool:
+    """Tell whether the cascade has let the step's fallback stand in, and has not decided otherwise since."""
+    return (step.action or {}).get("action") in {"fallback", "recheck"}
 
 
 @dataclass(frozen=True, slots=True)

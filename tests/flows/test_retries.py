@@ -11,7 +11,7 @@ from test_other_runs import called, tool, world
 from shared.errors import RateLimited, TransientFailure
 from shared.ledger.records import Failure
 from shared.manifest import Retry
-from shared.runtime.cascade import delay
+from shared.runtime.answers import delay
 
 EXPONENTIAL = Retry(20, "exponential", base_delay=2.0, max_delay=10.0, jitter=False)
 LINEAR = Retry(20, "linear", base_delay=2.0, max_delay=7.0, jitter=False)

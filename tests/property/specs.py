@@ -65,10 +65,12 @@ class Specs:
         return data | {"from": gives | ({"frame": f"${{ {frame[0]} }}"} if frame else {})}
 
     def template(self, plan: StepPlan) -> StepPlan:
-        """Return the step that stands in for ``plan`` when it fails; it may fail as well."""
+        """Return the step that stands in for ``plan`` when it fails; it may fail as well, and be tried again."""
         name = plan.fallback or ""
         kind = self.rolled.choice(("tool", "tool", "tool", "transform", "agent"))
-        return getattr(self, f"_{kind}")(StepPlan(name, kind), [], [], 0, ())
+        made = getattr(self, f"_{kind}")(StepPlan(name, kind), [], [], 0, ())
+        retries = dice("stands in", self.seed, name).choice((0, 1, 2))
+        return replace(made, retry=Retry(retries)) if made.risk == "read" else made
 
     # --- by type ---------------------------------------------------------------------------------------------------
 
