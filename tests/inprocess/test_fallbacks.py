@@ -47,7 +47,7 @@ def test_a_fallback_is_tried_again_after_its_pause_whoever_goes_on(reborn):
     h = house(step("a", fallback="f"), templates=(spare,), tools=tools)
     h.start({}, patience=10)
     h = h.reborn() if reborn else h
-    h.go(40)
+    h.go(50)
     assert (h.head.state, h.step("a/fallback").status) == ("running", "retrying")
-    h.go(30)
+    h.go(70)
     assert (h.head.state, h.step("a").by, h.step("a/fallback").attempt) == ("completed", "fallback", 2)
