@@ -24,7 +24,7 @@ from shared.runtime.conversation import arguments_of, exchanges, proposed
 from shared.runtime.denials import call_key
 from shared.runtime.host import plan_of
 from shared.runtime.offering import called, described, offers, pinned
-from shared.runtime.outputs import checked, cleaned, output_of
+from shared.runtime.outputs import checked, cleaned, output_of, route_in
 from shared.runtime.proposals import judge, notes, ready
 from shared.runtime.protocol import Ask, Opened, Outcome, new_step
 from shared.runtime.scopes import COMPENSATE, split_turn, turn_number
@@ -148,7 +148,8 @@ def _model_hold(host: StepHost, plan: StepPlan, request: ModelRequest, seen: Sna
 def _complete(host: StepHost, task: Task, plan: StepPlan, request: ModelRequest) -> Outcome:
     reply = host.models.complete(request)
     output = _parsed(reply, plan.output)
-    return Outcome(used=_amount(reply.usage), output=checked(host, task, plan, output, reply.usage))
+    kept = checked(host, task, plan, output, reply.usage)
+    return Outcome(used=_amount(reply.usage), output=kept, route=route_in(plan, output))
 
 
 def _parsed(reply: ModelReply, schema: Mapping[str, Any] | None) -> Any:
@@ -268,7 +269,8 @@ def _invoke(
     with _doubting() if opened.interrupted and not found else nullcontext():
         there = found and found.found
         output = found.value if found and there else _call_tool(host, task, plan, arguments, call)
-    return Outcome(used=used, output=checked(host, task, plan, output), by="reconcile" if there else "step")
+    kept, by = checked(host, task, plan, output), "reconcile" if there else "step"
+    return Outcome(used=used, output=kept, route=route_in(plan, output), by=by)
 
 
 def _call_tool(host: StepHost, task: Task, plan: StepPlan, arguments: Mapping[str, Any], call: ToolContext) -> Any:

@@ -162,6 +162,18 @@ def compensation(plan: StepPlan) -> StepPlan:
 
 
 def fallback(plan: StepPlan, graph: Mapping[str, StepPlan], template: str) -> StepPlan:
-    """Return the template step as it stands in for ``plan``: same edges, and the output schema it must fit."""
+    """Return the template step as it stands in for ``plan``: same edges, and the output schema it must fit.
+
+    What stands in for a router says which route is taken.
+    """
     stand_in = graph[template or plan.fallback or ""]
-    return replace(stand_in, id=plan.id, needs=plan.needs, join=plan.join, when=None, output=plan.output)
+    stand_in = replace(stand_in, id=plan.id, needs=plan.needs, join=plan.join, when=None, output=plan.output)
+    if plan.type != "router":
+        return stand_in
+    chosen = {"type": "object", "required": ["route"], "properties": {"route": {"enum": routes_of(plan)}}}
+    return replace(stand_in, output=chosen, spec={**stand_in.spec, "chooses": True})
+
+
+def routes_of(plan: StepPlan) -> list[str]:
+    """Return where a router may go."""
+    return sorted({plan.spec["default"], *(route["to"] for route in plan.spec["routes"])})

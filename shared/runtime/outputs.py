@@ -70,6 +70,11 @@ def checked(host: Host, task: Task, plan: StepPlan, output: Any, usage: Usage | 
         raise InvalidOutput(f"The output of {plan.id} cannot be kept: {error}", usage=usage) from error
 
 
+def route_in(plan: StepPlan, output: Any) -> str | None:
+    """Return the route that the output of a router's fallback names; None for any other step's."""
+    return output["route"] if plan.spec.get("chooses") else None
+
+
 def cleaned(plan: StepPlan, output: Any, usage: Usage | None = None) -> Any:
     """Return what a call returned without what must not be kept. Raises InvalidOutput when it does not fit."""
     try:

@@ -20,7 +20,7 @@ from shared.runtime.answers import act
 from shared.runtime.deadletters import letter_of_doubt
 from shared.runtime.denials import ask_again, deny, needs_approval
 from shared.runtime.ending import begin, request, start_unwinding, wake
-from shared.runtime.host import plan_of
+from shared.runtime.host import plan_of, routes_of
 from shared.runtime.journal import Change, Journal, Note, Snapshot
 from shared.runtime.notes import completed
 from shared.runtime.outputs import fits
@@ -191,10 +191,10 @@ def _route(plan: StepPlan, result: Any) -> str | None:
     """Return the route that a person chose for a router. Raises InvalidRequest for one that it does not have."""
     if plan.type != "router":
         return None
-    names = {plan.spec["default"], *(route["to"] for route in plan.spec["routes"])}
+    names = routes_of(plan)
     chosen = cast("dict[str, Any]", result).get("route") if isinstance(result, dict) else None
     if chosen not in names:
-        wanted = ", ".join(sorted(names))
+        wanted = ", ".join(names)
         raise InvalidRequest(f'Router {plan.id} needs a result such as {{"route": NAME}} with one of: {wanted}.')
     return chosen
 

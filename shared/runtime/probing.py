@@ -18,7 +18,7 @@ from shared.runtime import protocol, secrets
 from shared.runtime.host import plan_of
 from shared.runtime.journal import Change, Note
 from shared.runtime.notes import completed
-from shared.runtime.outputs import checked
+from shared.runtime.outputs import checked, route_in
 from shared.runtime.protocol import Outcome
 from shared.runtime.scopes import FALLBACK
 from shared.tools.registry import Call as ToolContext
@@ -154,7 +154,8 @@ def _told(host: StepHost, task: Task, plan: StepPlan, answer: Answer | None) -> 
         raise PermanentFailure(f"Step {plan.id} declares no `reconcile`.")
     if answer.found:
         output = checked(host, task, plan, answer.value)
-        return _Told(Outcome(used=Amount(), output=output, by="reconcile"), None, "The call was found.")
+        found = Outcome(used=Amount(), output=output, route=route_in(plan, answer.value), by="reconcile")
+        return _Told(found, None, "The call was found.")
     shown = values.canonical(redacted(answer.value))[:300].decode(errors="ignore")
     text = f"{plan.spec['reconcile']['tool']} did not find the call: {shown}"
     return _Told(None, answer.conclusive, text)

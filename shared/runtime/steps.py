@@ -16,7 +16,7 @@ from shared.runtime.host import plan_at
 from shared.runtime.joins import READY, verdict
 from shared.runtime.journal import Change, Note
 from shared.runtime.memo import Memo
-from shared.runtime.outputs import fits
+from shared.runtime.outputs import fits, route_in
 from shared.runtime.probing import probe, probe_step
 from shared.runtime.protocol import Done, Held, Opened, Outcome, Refused
 from shared.runtime.scopes import COMPENSATE, FALLBACK, frame_keys, split_turn
@@ -157,7 +157,7 @@ def _transformed(host: StepHost, task: Task, plan: StepPlan, path: str, journal:
     if wrong:
         raise InvalidOutput(f"The value of {path} does not fit its output schema at {wrong}")
     stored = values.store(redacted(output, plan.output), host.blobs, task.tenant)
-    outcome, now = Outcome(output=stored), host.clock.now()
+    outcome, now = Outcome(output=stored, route=route_in(plan, output)), host.clock.now()
     fresh = protocol.new_step(plan, path, task.epoch)
     step, _ = journal.transact(seen, lambda again: protocol.settle_free(task, fresh, outcome, now, again))
     if step is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from bodies import BUDGET, body, each, manifest, output, task, tool
+from bodies import BUDGET, body, each, manifest, output, plan, task, tool
 from bodies import world as bodies_world
 from invariants import check
 from machine import UNWIND, Killed, World
@@ -20,6 +21,8 @@ from shared.runtime.parking import Order, resume_step
 from shared.runtime.raising import Raise
 from shared.runtime.steps import NotOpened
 from shared.testing import FakeModels, FakeTools, MemoryStore
+
+MODEL = "claude-haiku-4-5"
 
 
 def world(*steps, do, stand_in=None, slots=1000, model=lambda _: "yes", **more):
@@ -243,4 +246,35 @@ def test_a_fallback_that_died_before_it_began_stands_in_when_a_person_has_its_st
     resume_step(w.steps, task(w, "a"), Order("retry", "ops"), UNWIND)
     assert run.go().status == "SUCCEEDED"
     assert (w.records.step("a").by, w.head.slots) == ("fallback", 0)
+    check(w)
+
+
+@pytest.mark.parametrize("kind", ["agent", "tool", "transform"])
+@pytest.mark.parametrize(("chosen", "taken"), [("x", ["x"]), ("y", ["y"]), ("elsewhere", [])])
+def test_what_stands_in_for_a_router_says_which_route_is_taken(kind, chosen, taken):
+    """The router completed without a route: everything behind it was skipped, and the run had completed."""
+    routes = {"strategy": "llm", "prompt": "", "model": [MODEL], "routes": [{"to": "x"}], "default": "y"}
+    router = plan("r", "router", spec=routes, fallback="f", on_error="pause", timeout=60.0)
+    specs = {
+        "agent": {"model": [MODEL], "system": None, "prompt": "spare"},
+        "tool": tool("f").spec,
+        "transform": {"set": {"route": chosen}},
+    }
+
+    def model(request):
+        if "spare" not in request.prompt:
+            raise PermanentFailure("down")
+        return json.dumps({"route": chosen})
+
+    w = world(
+        router,
+        tool("x", "r"),
+        tool("y", "r"),
+        do=lambda given, _: {"route": chosen} if given["say"] == "f" else "done",
+        model=model,
+        stand_in=plan("f", kind, spec=specs[kind], timeout=60.0),
+    )
+    run = w.start({})
+    assert [name for name in "xy" if (w.records.step(name) or w.records.step("r")).status == "completed"] == taken
+    assert (run.status, w.head.state) == (("SUCCEEDED", "completed") if taken else ("RUNNING", "paused"))
     check(w)

@@ -144,6 +144,22 @@ def test_a_fallback_sees_what_every_step_that_uses_it_waits_for():
     assert [rule for rule, _, _ in told(*users, template)] == ["expression_names"]
 
 
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("", "the output of `f` does not fit: string is given where object is expected."),
+        (", output: {type: object, required: [route], properties: {route: {enum: [b, c]}}}", None),
+    ],
+)
+def test_what_stands_in_for_a_router_names_its_route(output, message):
+    router = "a: {type: router, strategy: rules, routes: [{to: b, when: 'input.n > 1'}], default: c, fallback: f}"
+    spare = f"f: {{type: agent, model: claude-haiku-4-5, prompt: Which{output}}}"
+    found = [
+        text for rule, _, text in told(router, step("b", "needs: a"), step("c", "needs: a"), spare) if "fallb" in rule
+    ]
+    assert found == ([message] if message else [])
+
+
 def test_two_cycles_are_two_findings_and_what_waits_for_them_is_none():
     steps = [step("a", "needs: b"), step("b", "needs: a"), step("c", "needs: d"), step("d", "needs: c")]
     assert [rule for rule, _, _ in told(*steps, step("e", "needs: [a, c]"))] == ["cycle", "cycle"]

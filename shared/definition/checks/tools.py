@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from shared.definition.checks.arguments import value_faults
 from shared.definition.checks.registry import Context, Told, rule
 from shared.definition.fit import misfits
-from shared.definition.models import Agent, ToolStep
+from shared.definition.models import Agent, Router, ToolStep
 from shared.definition.names import listed, nearest
 from shared.definition.scopes import general
 from shared.definition.sites import Field
@@ -82,12 +82,21 @@ def fallback_output(context: Context) -> Iterator[Told]:
     """The output of a fallback fits the schema of the step it stands in for."""
     for place in context.places:
         stand_in = place.scope.at_name(place.step.fallback or "")
-        if stand_in is None or place.step.output is None:
+        if stand_in is None:
             continue
-        wanted, given = context.outputs.schema(place), context.outputs.schema(stand_in)
+        wanted, given = _to_fit(context, place), context.outputs.schema(stand_in)
         for told in misfits(given, wanted) if given is not None and wanted is not None else ():
             remedy = "Give it an `output` that fits."
             yield (*place.at, "fallback"), f"the output of `{stand_in.name}` does not fit: {told}", remedy
+
+
+def _to_fit(context: Context, place: Place[AnyStep]) -> Mapping[str, Any] | None:
+    """Return what a step's fallback has to return; one that stands in for a router says which route is taken."""
+    step = place.step
+    if isinstance(step, Router):
+        names = sorted({*(route.to for route in step.routes), *([step.default] if step.default else [])})
+        return {"type": "object", "required": ["route"], "properties": {"route": {"enum": names}}}
+    return context.outputs.schema(place) if step.output is not None else None
 
 
 def _names(context: Context) -> Iterator[tuple[Path, str]]:
