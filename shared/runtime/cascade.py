@@ -98,10 +98,10 @@ def _plan_in(run: Run, plan: StepPlan, path: str) -> StepPlan:
 def _child_goes_on(host: Host, visit: Visit, seen: Snapshot, unwind_machine: str) -> bool:
     """Tell whether a sub-workflow that is given up still has to end; its end then decides the step.
 
-    A visit that is repeated after it has decided leaves the child alone, which goes on with the retry by then.
+    A visit that comes again after it has decided leaves the child alone, which goes on with the retry by then.
     """
     task, step = visit.task, seen.step(visit.task.path)
-    if step is None or not living(step) or step.cascade == visit.id:
+    if step is None or not living(step) or visit.is_over(step):
         return False
     if task.error not in TIMEOUTS and step.retries < ENTRY_RETRIES and not closed(seen, task.scope):
         return False
@@ -155,7 +155,7 @@ def _in_failed_item(case: Case, visit: Visit) -> Change[Action]:
 def _standing(case: Case, visit: Visit) -> Change[Action] | None:
     """Return the answer that stands already: given before, or the run is over, the step settled, parked or held."""
     head, step, over = case.head, case.step, closed(case.seen, visit.task.scope)
-    if step.cascade == visit.id and step.action:
+    if visit.is_over(step) and step.action:
         return Change(step.action)
     if head.epoch != visit.task.epoch or head.ended or head.unwinding or (over and step.settled):
         return Change(act("fail"), (step,) if step.slot else ())  # a slot that was given is free by that

@@ -45,6 +45,10 @@ class Visit:
         """Engine retries of the same state entry are the same visit."""
         return self.task.entry.rsplit("|", 1)[0]
 
+    def is_over(self, step: Step) -> bool:
+        """Tell whether this visit, or a later one, has decided already: this delivery is a repeated or a late one."""
+        return step.cascade is not None and step.cascade >= self.id
+
     @property
     def engine_failure(self) -> Failure:
         """What the engine's error name tells when the handler could not write a class."""

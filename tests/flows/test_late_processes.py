@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bodies import manifest, said, tool, world
+from bodies import manifest, said, task, tool, world
 from invariants import check
-from machine import LAMBDA_SECONDS, TimedOut, World
+from machine import LAMBDA_SECONDS, UNWIND, TimedOut, World
 from test_doubt import word
 from test_probes import FarSide, approve, in_doubt, paid
 
 from shared.compiler import compile_manifest
-from shared.errors import ApprovalMismatch, StoreConflict
+from shared.errors import ApprovalMismatch, StoreConflict, TransientFailure
 from shared.manifest import Retry
+from shared.runtime.cascade import cascade
 from shared.runtime.steps import NotOpened
 from shared.testing import FakeModels, FakeTools
 
@@ -156,4 +157,23 @@ def test_a_delivery_that_the_engine_gave_up_before_it_opened_does_not_open_witho
     w.call = gives_up
     assert w.start({}).status == "SUCCEEDED"
     assert (late[1:], sorted(said(w)), w.head.slots) == (["refused"], ["a", "b"], 0)
+    check(w)
+
+
+@pytest.mark.parametrize("risk", ["read", "reversible"])
+def test_a_late_visit_of_the_cascade_does_not_give_up_the_attempt_that_is_under_way(risk):
+    visits, late = [], []
+
+    def do(given, call):
+        visits.append(w.records.step("a").cascade)
+        if call.attempt < 3:
+            raise TransientFailure("busy")
+        visit = replace(task(w, "a"), op="cascade", entry=f"{visits[1]}|1", error="Lambda.Unknown")
+        late.append(cascade(w.steps, visit, UNWIND))
+        assert w.records.step("a").open
+        return given["say"]
+
+    w = world(tool("a", risk=risk, retry=Retry(2, jitter=False), on_error="pause"), do=do)
+    assert w.start({}).status == "SUCCEEDED"
+    assert (len(late), w.records.step("a").attempt) == (1, 3)
     check(w)

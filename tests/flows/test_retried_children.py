@@ -70,6 +70,22 @@ def test_a_late_repetition_of_the_cascade_does_not_end_the_child_that_goes_on():
     kin.check()
 
 
+@pytest.mark.parametrize("error", ["States.Timeout", "Lambda.Unknown"])
+def test_a_visit_of_the_cascade_that_comes_after_the_next_one_decides_nothing(error):
+    """It paused the step while its child went on with a later retry, or ended that child."""
+    kin = time_out(slow(retry=replace(ONCE, max_retries=2)))
+    first = kin.w.records.step("sub").cascade
+    time_out(kin)
+    before = kin.w.records.step("sub")
+    assert (before.cascade > first, before.status, kin.child().head.epoch) == (True, "waiting", 3)
+    late = replace(task(kin.w, "sub"), op="cascade", entry=f"{first}|1", error=error)
+    assert cascade(kin.w.steps, late, UNWIND) == before.action
+    assert (kin.w.records.step("sub"), kin.child().head.unwinding) == (before, None)
+    assert pay(kin)
+    assert kin.go().w.head.ended == "completed"
+    kin.check()
+
+
 def test_a_failed_child_goes_on_when_a_person_says_retry():
     ill = ["bad"]
 
