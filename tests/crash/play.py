@@ -98,6 +98,8 @@ class Play:
                 self.answer()
 
         self.world.clock.sleep = sleep_and_look
+        # Who is delivered once more waits for nobody, and nobody who waits for it may come on top of it.
+        self.world.before_retry = sleep
 
     def start(self, key: str | None = None) -> None:
         published = self.world.steps.definitions.published(self.world.unit.manifest.workflow)

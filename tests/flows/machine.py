@@ -122,6 +122,10 @@ class World:
             object.__setattr__(host, "definitions", definitions)
         return self
 
+    def before_retry(self, seconds: float) -> None:
+        """Let the pause pass after which the engine delivers a task once more."""
+        self.clock.sleep(seconds)
+
     def start(self, data: dict[str, Any], key: str | None = None) -> Execution:
         published = self.steps.definitions.published(self.unit.manifest.workflow)
         self.run, _ = start_run(self.steps, published, StartRequest(self.tenant, "alex@example.test", "api", data, key))
@@ -230,7 +234,7 @@ class Execution:
                 if seconds is None:
                     raise
                 retries += 1
-                self.world.clock.sleep(seconds)
+                self.world.before_retry(seconds)
         selected = {key[:-2]: _get(result, path) for key, path in state.get("ResultSelector", {}).items()}
         _put(data, state.get("ResultPath"), selected or result)
         return state.get("Next", "")
