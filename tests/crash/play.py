@@ -87,7 +87,7 @@ class Play:
         self.tap.cancel = self.cancel
         self.tap.onto(self.world)
         self.stalling = Stalling(self.world, self.tap) if self.tap.stalls else None
-        sleep = self.world.clock.sleep
+        sleep = self.world.before_retry = self.world.clock.sleep  # who is delivered once more waits for nobody
 
         def sleep_and_look(seconds: float) -> None:
             sleep(seconds)
@@ -98,8 +98,6 @@ class Play:
                 self.answer()
 
         self.world.clock.sleep = sleep_and_look
-        # Who is delivered once more waits for nobody, and nobody who waits for it may come on top of it.
-        self.world.before_retry = sleep
 
     def start(self, key: str | None = None) -> None:
         published = self.world.steps.definitions.published(self.world.unit.manifest.workflow)
