@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Risk = Literal["read", "reversible", "irreversible"]
 OnError = Literal["fail", "pause", "continue"]
@@ -158,6 +158,11 @@ class StepPlan:
     turns: Turns | None = None
     slot: int = 0
     apart: bool = False
+
+
+def route_schema(routes: Sequence[str]) -> dict[str, Any]:
+    """Return what stands in for a router has to return: which of its routes is taken."""
+    return {"type": "object", "required": ["route"], "properties": {"route": {"enum": [*routes]}}}
 
 
 def part_plan(name: str) -> StepPlan:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shared.budget import rules
 from shared.runtime import protocol
 from shared.runtime.journal import Change, Note
 from shared.runtime.scopes import FALLBACK
+from shared.runtime.visits import STANDS_IN, Action, act
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +22,6 @@ ENTRY_RETRIES = 3
 """How often a step that makes no call is entered again after the engine interrupted it."""
 LONGEST_HOLD = 15 * 60_000
 """How long (ms) a step waits for a degraded service before a person is asked."""
-
-Action = dict[str, Any]
-
-
-def act(kind: str, milliseconds: float = 0) -> Action:
-    """Return what the state machine is told: the action, and whole seconds to wait before it (rounded up)."""
-    return {"action": kind, "seconds": -(-int(milliseconds) // 1000)}
 
 
 def may_retry(plan: StepPlan, step: Step, failure: Failure) -> bool:
@@ -42,6 +36,18 @@ def delay(policy: Retry, retries: int, failure: Failure, jitter: Callable[[float
     growth = 2.0**retries if policy.backoff == "exponential" else retries + 1.0
     seconds = min(policy.base_delay * growth, policy.max_delay) + (jitter(policy.base_delay) if policy.jitter else 0.0)
     return max(seconds * 1000, float(failure.retry_after or 0))
+
+
+def before_next(plan: StepPlan, step: Step, failure: Failure, visit: Visit) -> tuple[float, float]:
+    """Return the milliseconds before a step is tried again, and how many seconds of them are jitter."""
+    spread = visit.jitter(plan.retry.base_delay) if plan.retry.jitter else 0.0
+    return delay(plan.retry, step.retries, failure, lambda _: spread), spread
+
+
+def retrying(step: Step, kind: str, wait: float = 0, spread: float = 0) -> Note:
+    """Return the event that says why a step is tried again, and after how long (ms), jitter (s) included."""
+    told = {"class": kind, "delay_ms": int(wait), "jitter_ms": int(spread * 1000), "retry": step.retries}
+    return Note("step_retrying", step.path, step.attempt, told)
 
 
 def held_for(step: Step, failure: Failure, visit: Visit) -> float | None:
@@ -77,6 +83,6 @@ def remember(case: Case, visit: Visit, action: Action) -> Change[Action]:
     """Return the action with what is to be written, so that a repeated visit repeats it."""
     step = replace(case.step, cascade=visit.id, action=action)
     ready = case.seen.step(f"{step.path}{FALLBACK}")
-    if ready and ready.slot and not case.others and action["action"] != "fallback":
+    if ready and ready.slot and not case.others and action != STANDS_IN:
         case = replace(case, others=(ready,))  # its slot is free by that
     return Change(action, (case.head, step, *case.others, *case.letters), case.notes)

@@ -14,14 +14,13 @@ from shared.ledger.records import Failure, Gate, Step
 from shared.runtime import probing, protocol
 from shared.runtime.answers import (
     ENTRY_RETRIES,
-    Action,
-    act,
-    delay,
+    before_next,
     fits_by_now,
     held_for,
     may_retry,
     paused,
     remember,
+    retrying,
 )
 from shared.runtime.children import living, patience, stop_child
 from shared.runtime.deadletters import letters
@@ -44,7 +43,7 @@ from shared.runtime.settle import settle
 from shared.runtime.slots import give_slots
 from shared.runtime.standing_in import after_stand_in
 from shared.runtime.unwinding import close_scope, stop_parts
-from shared.runtime.visits import TIMEOUTS, Case, Visit
+from shared.runtime.visits import STANDS_IN, TIMEOUTS, Action, Case, Visit, act
 from shared.runtime.votes import EXPIRY
 
 if TYPE_CHECKING:
@@ -194,11 +193,11 @@ def _after_failure(case: Case, visit: Visit) -> Change[Action]:
         return _doubt(case, visit)
     if _may_stand_in(case, visit.plan):
         # One that was chosen before and left nothing was interrupted: it is begun again a few times.
-        again = replace(case.step, retries=case.step.retries + (case.step.action == act("fallback")))
+        again = replace(case.step, retries=case.step.retries + (case.step.action == STANDS_IN))
         return remember(
             replace(case, step=again).noted(Note("step_fallback", again.path, None, {"retry": again.retries})),
             visit,
-            act("fallback"),
+            STANDS_IN,
         )
     return _on_error(case, visit, failure)
 
@@ -296,21 +295,19 @@ def _unrecorded(case: Case, visit: Visit) -> bool:
 def _may_stand_in(case: Case, plan: StepPlan) -> bool:
     if plan.fallback is None or case.beside:
         return False
-    return case.step.action != act("fallback") or case.step.retries < plan.retry.max_retries + ENTRY_RETRIES
+    return case.step.action != STANDS_IN or case.step.retries < plan.retry.max_retries + ENTRY_RETRIES
 
 
 def _retry(case: Case, visit: Visit, failure: Failure) -> Change[Action]:
     if failure.held:
         return _held_back(case, visit, failure)
-    spread = visit.jitter(visit.plan.retry.base_delay) if visit.plan.retry.jitter else 0.0
-    wait = delay(visit.plan.retry, case.step.retries, failure, lambda _: spread)
+    wait, spread = before_next(visit.plan, case.step, failure, visit)
     # A handler that failed leaves what waits waiting; an event whose time is over is waited for anew.
     waits = case.step.status == "waiting" and not (visit.plan.spec.get("event") and failure.error_class == "timeout")
     step = replace(case.step, status="waiting" if waits else "retrying", retries=case.step.retries + 1)
     if waits or visit.plan.type in CONTAINERS:
         step = replace(step, failure=None)  # on a map or a loop it would say that an item has failed
-    data = {"class": failure.error_class, "delay_ms": int(wait), "jitter_ms": int(spread * 1000), "retry": step.retries}
-    case = replace(case, step=step).noted(Note("step_retrying", step.path, step.attempt, data))
+    case = replace(case, step=step).noted(retrying(step, failure.error_class, wait, spread))
     return remember(case, visit, act("retry", wait))
 
 
@@ -320,8 +317,7 @@ def _enter_again(case: Case, visit: Visit) -> Change[Action] | None:
     if failure is None or not fits_by_now(case.head, failure, visit.now):
         return None
     again = replace(step, status="retrying", failure=failure if step.uncertain else None)
-    note = Note("step_retrying", step.path, step.attempt, {"class": "budget", "delay_ms": 0, "retry": step.retries})
-    return remember(replace(case, step=again).noted(note), visit, act("retry"))
+    return remember(replace(case, step=again).noted(retrying(step, "budget")), visit, act("retry"))
 
 
 def _held_back(case: Case, visit: Visit, failure: Failure) -> Change[Action]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shared.errors import PermanentFailure
-from shared.manifest import Manifest, Retry, StepPlan, part_plan
+from shared.manifest import Manifest, Retry, StepPlan, part_plan, route_schema
 from shared.ports import Secrets
 from shared.runtime.joins import merged
 from shared.runtime.journal import Journal
@@ -170,8 +170,7 @@ def fallback(plan: StepPlan, graph: Mapping[str, StepPlan], template: str) -> St
     stand_in = replace(stand_in, id=plan.id, needs=plan.needs, join=plan.join, when=None, output=plan.output)
     if plan.type != "router":
         return stand_in
-    chosen = {"type": "object", "required": ["route"], "properties": {"route": {"enum": routes_of(plan)}}}
-    return replace(stand_in, output=chosen, spec={**stand_in.spec, "chooses": True})
+    return replace(stand_in, output=route_schema(routes_of(plan)), spec={**stand_in.spec, "chooses": True})
 
 
 def routes_of(plan: StepPlan) -> list[str]:

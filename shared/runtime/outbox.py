@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Gate, Head, Park, revive
-from shared.runtime.answers import act
 from shared.runtime.deadletters import redriven
 from shared.runtime.ending import start_unwinding, wake
 from shared.runtime.gates import answer
 from shared.runtime.journal import Journal
 from shared.runtime.runs import execute
+from shared.runtime.visits import act
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

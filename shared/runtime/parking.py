@@ -16,7 +16,6 @@ from shared.ids import key_digest
 from shared.ledger.records import Park, Record, Run, Step
 from shared.redaction import redacted
 from shared.runtime import protocol
-from shared.runtime.answers import act
 from shared.runtime.deadletters import letter_of_doubt
 from shared.runtime.denials import ask_again, deny, needs_approval
 from shared.runtime.ending import begin, request, start_unwinding, wake
@@ -28,6 +27,7 @@ from shared.runtime.raising import Raise, fund, raised, raised_own
 from shared.runtime.scopes import AWAIT, COMPENSATE, FALLBACK, PAUSE, closed, frame_keys, is_call, scope_of
 from shared.runtime.settle import over, register
 from shared.runtime.slots import SLOT, give_slots
+from shared.runtime.visits import act
 from shared.runtime.words import Resumption, given_up, parked
 
 if TYPE_CHECKING:

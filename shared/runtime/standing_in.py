@@ -10,13 +10,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.runtime import protocol
-from shared.runtime.answers import ENTRY_RETRIES, Action, act, delay, fits_by_now, held_for, may_retry, paused, remember
+from shared.runtime.answers import (
+    ENTRY_RETRIES,
+    before_next,
+    fits_by_now,
+    held_for,
+    may_retry,
+    paused,
+    remember,
+    retrying,
+)
 from shared.runtime.journal import Change, Note
+from shared.runtime.visits import STANDS_IN, act
 
 if TYPE_CHECKING:
     from shared.ledger.records import Failure, Step
     from shared.manifest import StepPlan
-    from shared.runtime.visits import Case, Visit
+    from shared.runtime.visits import Action, Case, Visit
 
 
 def after_stand_in(case: Case, visit: Visit) -> Change[Action] | None:
@@ -39,26 +49,20 @@ def after_stand_in(case: Case, visit: Visit) -> Change[Action] | None:
 def _again(case: Case, visit: Visit, stand_in: Step, plan: StepPlan) -> Change[Action] | None:
     """Begin the next attempt when its time has come; one that left nothing was interrupted, and is begun again."""
     told = case.step.action or {}
-    if told == act("fallback"):
+    if told == STANDS_IN:
         stand_in = replace(stand_in, retries=stand_in.retries + 1)
         if stand_in.retries >= plan.retry.max_retries + ENTRY_RETRIES:
             return None
-        note = Note("step_retrying", stand_in.path, stand_in.attempt, _data("transient", 0, 0, stand_in))
-        return remember(replace(case, others=(stand_in,)).noted(note), visit, told)
+        return remember(replace(case, others=(stand_in,)).noted(retrying(stand_in, "transient")), visit, told)
     due = (stand_in.ended or 0) + 1000 * int(told.get("seconds", 0))
-    return remember(case, visit, act("fallback")) if visit.now >= due else Change(act("recheck", due - visit.now))
+    return remember(case, visit, STANDS_IN) if visit.now >= due else Change(act("recheck", due - visit.now))
 
 
 def _retried(case: Case, visit: Visit, stand_in: Step, plan: StepPlan, failure: Failure) -> Change[Action]:
-    spread = visit.jitter(plan.retry.base_delay) if plan.retry.jitter else 0.0
-    wait = delay(plan.retry, stand_in.retries, failure, lambda _: spread)
+    wait, spread = before_next(plan, stand_in, failure, visit)
     again = replace(stand_in, status="retrying", retries=stand_in.retries + 1, ended=visit.now)
-    note = Note("step_retrying", again.path, again.attempt, _data(failure.error_class, wait, spread, again))
+    note = retrying(again, failure.error_class, wait, spread)
     return remember(replace(case, others=(again,)).noted(note), visit, act("recheck", wait))
-
-
-def _data(kind: str, wait: float, spread: float, step: Step) -> dict[str, int | str]:
-    return {"class": kind, "delay_ms": int(wait), "jitter_ms": int(spread * 1000), "retry": step.retries}
 
 
 def _held_back(case: Case, visit: Visit, stand_in: Step, failure: Failure) -> Change[Action]:
@@ -77,6 +81,5 @@ def _refused(case: Case, visit: Visit, stand_in: Step, failure: Failure) -> Chan
         return None
     if fits_by_now(case.head, failure, visit.now):
         again = replace(stand_in, status="retrying")
-        note = Note("step_retrying", again.path, again.attempt, _data("budget", 0, 0, again))
-        return remember(replace(case, others=(again,)).noted(note), visit, act("recheck"))
+        return remember(replace(case, others=(again,)).noted(retrying(again, "budget")), visit, act("recheck"))
     return paused(case, visit, failure.pause or "budget_exceeded", failure)

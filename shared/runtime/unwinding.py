@@ -9,6 +9,7 @@ from shared.budget import rules
 from shared.budget.tenant import give_back
 from shared.ledger.records import Amount, Ending, Gate, Park, Step
 from shared.runtime import protocol
+from shared.runtime.answers import retrying
 from shared.runtime.children import answer_parent, is_late, living, patience, stop_child
 from shared.runtime.ending import UNWINDING, begin, start_unwinding
 from shared.runtime.journal import Change, Journal, Note, Snapshot
@@ -141,8 +142,7 @@ def _undo_again(seen: Snapshot, undoing: Step) -> Change[None]:
         return Change(None)
     again = replace(known, status="retrying", retries=known.retries + 1)
     kind = known.failure.error_class if known.failure else "transient"
-    told = {"class": kind, "delay_ms": 1000 * 2 ** _tries(known), "retry": again.retries}
-    return Change(None, (again,), (Note("step_retrying", known.path, known.attempt, told),))
+    return Change(None, (again,), (retrying(again, kind, 1000 * 2 ** _tries(known)),))
 
 
 def _park_undo(seen: Snapshot, undoing: Step) -> Change[None]:

@@ -1,9 +1,9 @@
-"""What the cascade has at hand: one visit of it, and the records of the step that it is about."""
+"""What the cascade has at hand: one visit of it, the records of the step that it is about, what it may answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.ledger.records import Dead, Failure, Head, Step
 from shared.runtime.scopes import FALLBACK
@@ -17,8 +17,16 @@ if TYPE_CHECKING:
 
 TIMEOUTS = frozenset({"States.Timeout", "States.HeartbeatTimeout", "Sandbox.Timedout"})
 """Error names by which the engine says that time ran out."""
-STANDS_IN = {"action": "fallback", "seconds": 0}
-"""The cascade's answer for a step by which its fallback begins."""
+Action = dict[str, Any]
+
+
+def act(kind: str, milliseconds: float = 0) -> Action:
+    """Return what the state machine is told: the action, and whole seconds to wait before it (rounded up)."""
+    return {"action": kind, "seconds": -(-int(milliseconds) // 1000)}
+
+
+STANDS_IN = act("fallback")
+"""The answer for a step by which its fallback begins."""
 
 
 def stood_in_for(step: Step) -> bool:

@@ -11,6 +11,7 @@ from shared.definition.models import Agent, Router, ToolStep
 from shared.definition.names import listed, nearest
 from shared.definition.scopes import general
 from shared.definition.sites import Field
+from shared.manifest import route_schema
 from shared.tools.registry import Tool, ToolError
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def _to_fit(context: Context, place: Place[AnyStep]) -> Mapping[str, Any] | None
     """Return what a step's fallback has to return; one that stands in for a router says which route is taken."""
     step = place.step
     if isinstance(step, Router):
-        names = sorted({*(route.to for route in step.routes), *([step.default] if step.default else [])})
-        return {"type": "object", "required": ["route"], "properties": {"route": {"enum": names}}}
+        names = {str(route.to) for route in step.routes} | ({step.default} if step.default else set[str]())
+        return route_schema(sorted(names))
     return context.outputs.schema(place) if step.output is not None else None
 
 
